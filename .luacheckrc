@@ -1,0 +1,9 @@
+std = "lua54"
+max_line_length = 100
+exclude_files = { "build", "tmp" }
+
+-- What the sandbox gives a policy file.
+local policy = { read_globals = { "classify", "fallback", "params" } }
+files["policies"] = policy
+files["examples/**/policies"] = policy
+files["tests"] = { std = "+busted" }
