@@ -1,0 +1,347 @@
+/* engine.h: circuit breakers with Lua policies, for C programs on a libuv loop that have no Lua of
+ * their own.
+ *
+ *   engine    one Lua state, the policies it has loaded and the watch on their files, on one loop
+ *   guard     one policy at work: its breakers by key, its classification, its fallback chain
+ *   ticket    the right to make one call of a guard: what acquire gives and report takes back, once
+ *   request   what is asked of the dependency
+ *   result    what the call came to, for the policy to classify
+ *   answer    what the fallback chain says instead
+ *
+ *     const char *const policies[] = { "policies" };
+ *     neap_engine_options options = { .policies = policies, .policy_count = 1 };
+ *     neap_engine *engine;
+ *     if (!neap_engine_open(loop, &options, &engine, error, sizeof error)) ...;
+ *     neap_guard *flags = neap_engine_guard(engine, "flag_provider");      // once; keep it
+ *
+ *     neap_ticket ticket;
+ *     if (neap_guard_acquire(flags, NULL, 0, &ticket, &refusal) <= NEAP_ALLOW_BYPASS) {
+ *       ... the call, however long it takes ...
+ *       neap_guard_report(flags, &ticket, &(neap_result){ .status = 503 }, NULL);
+ *     } else if (neap_guard_fallback(flags, NULL, 0, NEAP_CAUSE_REFUSED, &request, &answer)) {
+ *       ... answer.body ...; neap_answer_free(&answer);
+ *     }
+ *
+ *     neap_engine_close(engine, on_closed, data);    // and go on running the loop
+ *
+ * Units.   Instants and durations are milliseconds and end in _ms.
+ * Threads. An engine and all that belongs to it are used by the thread that opened it, which runs
+ *          the loop.  Debug builds assert it.
+ * Errors.  A refusal is an answer.  A fault in a policy's Lua never comes out: the call gets the
+ *          shipped classifier's verdict, or the stage declines, and the fault is counted and
+ *          logged.  A NULL engine, guard or ticket is a bug in the caller.
+ * Owns.    Texts and structs handed in are read during the call only.  Texts handed out say how
+ *          long they live.
+ * Caveats. - Policies are files on disk, edited while the program runs: a guard's rules may differ
+ *            between any two calls.
+ *          - Callbacks run inside calls into the engine (acquire, report, ...) and from the loop.
+ *            They may call the engine again but not close it from on_log.
+ */
+#ifndef NEAP_ENGINE_H
+#define NEAP_ENGINE_H
+
+#include "neap/neap.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct lua_State;
+typedef struct uv_loop_s uv_loop_t; /* as in uv.h */
+typedef struct neap_engine neap_engine;
+typedef struct neap_guard neap_guard;
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+typedef enum neap_log_level {
+  NEAP_LOG_DEBUG = 0,
+  NEAP_LOG_INFO,
+  NEAP_LOG_WARNING,
+  NEAP_LOG_ERROR
+} neap_log_level;
+
+typedef enum neap_event_kind {
+  NEAP_EVENT_TRANSITION = 0, /* a breaker moved: see moved */
+  NEAP_EVENT_RELOADED,       /* a policy has a new generation: see hash */
+  NEAP_EVENT_RELOAD_FAILED, /* a changed file was refused: see text.  The last good policy serves */
+  NEAP_EVENT_POLICY_GONE,   /* its file is gone: the policy goes on serving */
+  NEAP_EVENT_POLICY_ORPHANED /* ... and has been for 10 s */
+} neap_event_kind;
+
+/* Owns: all texts live until the callback returns. */
+typedef struct neap_event {
+  neap_event_kind kind;
+  const char *policy;
+  const char *key;       /* of the breaker; "" for policy events */
+  const char *hash;      /* of the policy generation that was in force, in hexadecimal */
+  const char *text;      /* one line that says it all */
+  uint64_t at_ms;        /* on the engine's clock */
+  neap_transition moved; /* NEAP_EVENT_TRANSITION only */
+} neap_event;
+
+/* All zero but `policies` will do. */
+typedef struct neap_engine_options {
+  const char *const *policies; /* policy files, and directories of them (*.lua, not below) */
+  size_t policy_count;
+  const char *params;      /* a Lua file that returns { name = params }, watched too; NULL: none */
+  uint32_t max_breakers;   /* of all guards together; 0: 1,024 */
+  size_t lua_memory_bytes; /* the most that Lua may hold; 0: 64 MiB */
+  neap_clock clock;        /* .now_ms NULL: neap_clock_precise() */
+  bool no_watch;           /* true: files are looked at by neap_engine_reload() only */
+
+  /* Transitions and reloads, one at a time, in order, after the engine's own bookkeeping.
+   * NULL: none. */
+  void (*on_event)(void *data, const neap_event *event);
+  /* One line without its newline: policy faults, warnings, and every event's text.  NULL: to
+   * stderr, from NEAP_LOG_WARNING on. */
+  void (*on_log)(void *data, neap_log_level level, const char *line);
+  void *data;
+} neap_engine_options;
+
+/* Opens an engine on the loop: loads every policy, and (unless no_watch) watches their files from
+ * then on.
+ *
+ * The engine's handles are unreferenced: they do not keep uv_run() going.
+ *
+ * Errors: false, with one line per fault in error[size], each saying where, what and what would be
+ *         right: a policy that does not load, a file that cannot be read, two policies of one name,
+ *         no policy at all, more than max_breakers, no memory.
+ * Owns:   *out is the caller's, to neap_engine_close().  The loop must outlive it. */
+NEAP_API bool neap_engine_open(uv_loop_t *loop, const neap_engine_options *options,
+                               neap_engine **out, char *error, size_t size);
+
+/* Closes the engine, asynchronously: its handles need some turns of the loop.  `closed` (unless
+ * NULL) is called from the loop when everything is freed.
+ *
+ * From this call on no Lua of a policy runs, acquire refuses (NEAP_REFUSE_CLOSED), report forgets,
+ * fallback declines, and events end; tickets still out may be reported until `closed`.  From
+ * `closed` on every guard and ticket is gone.
+ *
+ * Effects: keeps the loop running until it is done.
+ * Errors:  none; closing twice is a bug in the caller. */
+NEAP_API void neap_engine_close(neap_engine *engine, void (*closed)(void *data), void *data);
+
+/* ---- Guards ---------------------------------------------------------------------------------- */
+
+/* The guard of the policy of that name, or NULL.  Look it up once: it stays valid, through reloads
+ * and when its file is gone, until the engine is closed. */
+NEAP_API neap_guard *neap_engine_guard(neap_engine *engine, const char *name);
+
+/* Guard i of 0.., in the order they were loaded, or NULL past the end.  Reloads may add guards,
+ * never take any away. */
+NEAP_API neap_guard *neap_engine_guard_at(neap_engine *engine, size_t i);
+
+/* The policy's name.  Owns: the guard. */
+NEAP_API const char *neap_guard_name(const neap_guard *guard);
+
+/* The policy's timeout_ms now; 0: none.  The program's to enforce: report NEAP_ENDED_TIMEOUT. */
+NEAP_API uint32_t neap_guard_timeout_ms(const neap_guard *guard);
+
+/* The largest body, in bytes, that the policy has a use for (to classify, to remember); 0: none, so
+ * it need not be kept.  A body over that is reported as NULL. */
+NEAP_API size_t neap_guard_wants_body(const neap_guard *guard);
+#define NEAP_BODY_MAX 65536u
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+/* Names are matched without regard to case. */
+typedef struct neap_header {
+  const char *name;
+  size_t name_length;
+  const char *value;
+  size_t value_length;
+} neap_header;
+
+typedef struct neap_request {
+  const char *method; /* NUL-terminated; NULL: "GET" */
+  const char *target; /* as sent: path and query; NULL: "/" */
+  size_t target_length;
+  const neap_header *headers;
+  size_t header_count;
+  const void *body; /* NULL: none, or not kept whole */
+  size_t body_length;
+} neap_request;
+
+/* How a call ended. */
+typedef enum neap_ended_by {
+  NEAP_ENDED_ANSWER = 0, /* the dependency answered: see status */
+  NEAP_ENDED_TIMEOUT,    /* the program gave it up at its deadline */
+  NEAP_ENDED_TRANSPORT,  /* no connection, reset, a malformed answer: see error */
+  NEAP_ENDED_CALLER,     /* who asked for it went away first */
+  NEAP_ENDED_BULKHEAD    /* never sent: the program's own limits */
+} neap_ended_by;
+
+/* How far it had come. */
+typedef enum neap_phase {
+  NEAP_PHASE_UNKNOWN = 0,
+  NEAP_PHASE_CONNECT,
+  NEAP_PHASE_SENT,
+  NEAP_PHASE_HEADERS,
+  NEAP_PHASE_BODY
+} neap_phase;
+
+/* What a call came to.  The policy sees it as its `call` table. */
+typedef struct neap_result {
+  neap_ended_by ended_by;
+  neap_phase phase;
+  int status;       /* of HTTP; 0: none */
+  bool is_grpc;     /* grpc_status counts */
+  int grpc_status;  /* 0 OK .. 16 */
+  const char *code; /* of the protocol above HTTP: "FLAG_NOT_FOUND"; NULL: none, or in the body */
+  const neap_header *headers;
+  size_t header_count;
+  const void *body; /* NULL: none, or not kept whole; see neap_guard_wants_body() */
+  size_t body_length;
+  const char *error;           /* NEAP_ENDED_TRANSPORT: one line; NULL: none */
+  uint64_t duration_ms;        /* 0: as the engine measures it, from acquire to report */
+  const neap_request *request; /* what was asked; NULL: unknown */
+} neap_result;
+
+/* The right to make one call.  Opaque; all zero is none.  Lives where the caller puts it; copy it
+ * freely but report it once. */
+typedef struct neap_ticket {
+  uint64_t opaque[6];
+} neap_ticket;
+
+/* More that acquire may answer, beside neap_verdict. */
+#define NEAP_REFUSE_CLOSED ((neap_verdict)6) /* the engine is being closed */
+#define NEAP_REFUSE_OTHER  ((neap_verdict)7) /* by the policy's own limits; see reason */
+
+typedef struct neap_refusal {
+  const char *reason;      /* "open", "probes_busy", "forced_open", "closed", ...; static */
+  uint64_t retry_after_ms; /* when asking again may help; 0: unknown */
+} neap_refusal;
+
+/* Asks to make one call, now.
+ *
+ * `key` names the breaker within the guard: an endpoint, a tenant.  NULL, 0: "default".  A key seen
+ * first makes its breaker; when the guard or the engine has no room left, it shares the guard's
+ * breaker "*".
+ *
+ * Answers NEAP_ALLOW, NEAP_ALLOW_PROBE or NEAP_ALLOW_BYPASS and fills *ticket, which goes back
+ * exactly once, by neap_guard_report() or neap_guard_abandon().  Any other verdict fills *refusal
+ * (unless NULL) instead.
+ *
+ * Effects: may deliver events.  In the closed state: two hash probes and neap_breaker_acquire(), no
+ *          Lua. */
+NEAP_API neap_verdict neap_guard_acquire(neap_guard *guard, const char *key, size_t key_length,
+                                         neap_ticket *ticket, neap_refusal *refusal);
+
+typedef struct neap_report {
+  neap_reported reported; /* NEAP_COUNTED, NEAP_STALE or NEAP_USED */
+  const char *reason;     /* of the verdict, or NULL.  Owns: the guard, until its next report */
+} neap_report;
+
+/* Gives the ticket back with what the call came to, and clears it.  The policy that admitted the
+ * call classifies it; the newest rules count it.
+ *
+ * Answers NEAP_SUCCESS, NEAP_FAILURE, NEAP_TIMEOUT or NEAP_NEUTRAL; NEAP_NEUTRAL for a ticket that
+ * was reported before.  If the fallback chain is to be asked for that, pass neap_cause_of(outcome)
+ * on to neap_guard_fallback().
+ *
+ * Effects: one protected call into Lua; may deliver events. */
+NEAP_API neap_outcome neap_guard_report(neap_guard *guard, neap_ticket *ticket,
+                                        const neap_result *result, neap_report *report);
+
+/* Gives the ticket back without a call having been made: neutral, counted as abandoned. */
+NEAP_API void neap_guard_abandon(neap_guard *guard, neap_ticket *ticket);
+
+/* ---- Fallback -------------------------------------------------------------------------------- */
+
+/* Why the chain is asked. */
+typedef enum neap_fallback_cause {
+  NEAP_CAUSE_REFUSED = 0, /* acquire said no */
+  NEAP_CAUSE_TIMEOUT,
+  NEAP_CAUSE_FAILURE,
+  NEAP_CAUSE_NEUTRAL, /* asks only policies whose fallback_on says so; so does the next */
+  NEAP_CAUSE_SUCCESS
+} neap_fallback_cause;
+
+NEAP_API neap_fallback_cause neap_cause_of(neap_outcome outcome);
+
+/* An answer of the chain, or one worth remembering. */
+typedef struct neap_answer {
+  int status;
+  const neap_header *headers;
+  size_t header_count;
+  const void *body;
+  size_t body_length;
+  const char *source;      /* "last_good", "default", "fail", "guard", "function" */
+  uint64_t age_ms;         /* last_good: how old it is */
+  uint64_t retry_after_ms; /* "fail": what to tell the client; 0: nothing */
+  void *owner;             /* the engine's */
+} neap_answer;
+
+/* Asks the fallback chain.  `result` is what the call came to, NULL after a refusal.
+ *
+ * Answers false if the policy has no stage for it or every stage declined: the program then answers
+ * by itself.
+ *
+ * Effects: runs the policy's stages under their budgets.
+ * Owns:    *answer, until neap_answer_free(). */
+NEAP_API bool neap_guard_fallback(neap_guard *guard, const char *key, size_t key_length,
+                                  neap_fallback_cause cause, const neap_request *request,
+                                  const neap_result *result, neap_answer *answer);
+
+/* Frees what neap_guard_fallback() filled.  All zero is fine.  May be called until the engine's
+ * `closed`. */
+NEAP_API void neap_answer_free(neap_answer *answer);
+
+/* Offers a good answer of the dependency (never one of the chain) to the policy's last_good stages;
+ * without one does nothing.  Call it when the report said NEAP_SUCCESS and the body was kept whole.
+ *
+ * Kept by method, target, Host, Authorization, Cookie and the Accept headers, unless the stage has
+ * a key function; then by what it returns.  Without one only answers to GET and HEAD are kept, and
+ * none that says Cache-Control: no-store or private, or has a Set-Cookie.
+ *
+ * Effects: copies the answer, within the stage's max_entries and max_bytes. */
+NEAP_API void neap_guard_remember(neap_guard *guard, const char *key, size_t key_length,
+                                  const neap_request *request, const neap_answer *answer);
+
+/* ---- Operating ------------------------------------------------------------------------------- */
+
+/* Looks at every file now and reloads what has changed, as the watch would, without waiting for a
+ * file to come to rest.
+ *
+ * Answers how many policies have a new generation.
+ * Errors: those that were refused: count in *failed (unless NULL), each an event and a log line;
+ *         the last good ones serve. */
+NEAP_API size_t neap_engine_reload(neap_engine *engine, size_t *failed);
+
+/* Everything an operator asks about the breaker of that key.  Changes nothing.
+ *
+ * Errors: false if the guard has no such key. */
+NEAP_API bool neap_guard_snapshot(neap_guard *guard, const char *key, size_t key_length,
+                                  neap_snapshot *out);
+
+/* Sets the operator's mode for for_ms (0: until it is set again), or with NEAP_MODE_OF_RULES gives
+ * it back.  `by` and `reason` go to the log; NULL: not said.
+ *
+ * Errors: false if the guard has no such key, or for_ms is over 31 days. */
+NEAP_API bool neap_guard_set_mode(neap_guard *guard, const char *key, size_t key_length,
+                                  neap_mode mode, uint64_t for_ms, const char *by,
+                                  const char *reason);
+
+/* By hand: to CLOSED, level 0, clean window.
+ *
+ * Errors: false if the guard has no such key. */
+NEAP_API bool neap_guard_reset(neap_guard *guard, const char *key, size_t key_length,
+                               const char *by);
+
+/* ---- For programs that have Lua of their own to run in the engine's state -------------------- */
+
+/* The Lua 5.4 state.  In it `require "neap.engine"` is the engine's Lua half: .guards (by name),
+ * .reloader, .started_ms; and `require "luv"` is on the engine's loop.  Whoever uses it leaves the
+ * stack as it was found and enters only by neap_engine_pcall(). */
+NEAP_API struct lua_State *neap_engine_lua(neap_engine *engine);
+
+/* As lua_pcall(), with a message handler that adds a traceback; the error, as text, is left on the
+ * stack in place of the results.
+ *
+ * Errors: false, with that one text on the stack. */
+NEAP_API bool neap_engine_pcall(neap_engine *engine, int arguments, int results);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
