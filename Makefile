@@ -1,0 +1,72 @@
+# make help says what there is.
+
+PRESET ?= dev
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: help run test build bench gates fuzz soak format install clean
+
+help:
+	@echo "neap: a circuit breaker engine."
+	@echo
+	@echo "  make run      build, then watch a failing dependency behind neap: an upstream on :8016,"
+	@echo "                the sidecar on :8080, its metrics on :9464.  Ctrl-C stops all of it."
+	@echo "                Other ports: make run UPSTREAM_PORT=9016 LISTEN_PORT=9080 ADMIN_PORT=9464"
+	@echo "  make test     everything that can be checked, as CI does it (some minutes)"
+	@echo
+	@echo "While working:"
+	@echo "  make build    one preset (PRESET=dev, release, asan, tsan, clang) into build/PRESET"
+	@echo "                then: ctest --preset dev, ctest --preset dev -R breaker, ctest --preset dev -L lua"
+	@echo "  make format   lay out the C sources as CI wants them"
+	@echo "  make clean    remove build/"
+	@echo
+	@echo "Measuring:"
+	@echo "  make bench    a table of what each operation costs on this machine"
+	@echo "  make gates    the limits neap keeps: one line each, fails if one is short"
+	@echo "  make fuzz     random inputs for SECONDS=60 per target"
+	@echo "  make soak     long runs of the random tests, SECONDS=600"
+	@echo
+	@echo "Installing:"
+	@echo "  make install PREFIX=/usr/local"
+	@echo
+	@echo "run, test, bench and gates install missing packages with apt-get where there is one, and"
+	@echo "print a list elsewhere."
+
+run:
+	@scripts/deps.sh run
+	@exec scripts/run.sh
+
+test:
+	@scripts/deps.sh test
+	@scripts/test.sh
+
+build:
+	@cmake --preset $(PRESET) >/dev/null
+	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+
+bench:
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build PRESET=release
+	@sh tests/bench/bench.sh build/release
+
+gates:
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build PRESET=release
+	@sh tests/bench/gates.sh build/release
+
+fuzz:
+	@scripts/deps.sh test
+	@scripts/fuzz.sh $(or $(SECONDS),60)
+
+soak:
+	@$(MAKE) --no-print-directory build PRESET=release
+	@scripts/soak.sh $(or $(SECONDS),600)
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+install: PRESET = release
+install: build
+	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))
+
+clean:
+	@rm -rf build

@@ -1,0 +1,102 @@
+#!/bin/sh
+# What neap needs, in one place; and installs what is missing.
+#
+#   scripts/deps.sh run     what it takes to build and run
+#   scripts/deps.sh test    ... and to test
+#   scripts/deps.sh bench   ... and to measure
+#   scripts/deps.sh list    prints the table
+#
+# A line is: who needs it, how to see that it is there, its Debian package, what for.
+set -eu
+
+table() {
+  cat <<'EOF'
+run    command:cc               gcc                   C compiler
+run    command:make             make                  build
+run    command:cmake            cmake                 build
+run    command:pkg-config       pkg-config            build
+run    command:lua5.4           lua5.4                Lua 5.4
+run    module:lua5.4,lua-5.4    liblua5.4-dev         Lua 5.4, headers
+run    module:libuv             libuv1-dev            event loop
+run    module:lua5.4-luv,luv    lua-luv-dev           libuv in Lua, headers
+run    lua:luv                  lua-luv               libuv in Lua
+run    lua:cjson                lua-cjson             JSON
+run    module:libcurl           libcurl4-openssl-dev  HTTP client
+run    header:http_parser.h     libhttp-parser-dev    HTTP server
+run    command:curl             curl                  to try it
+test   command:clang            clang                 the other compiler
+test   command:clang-format     clang-format          format check
+test   command:g++              g++                   the header as C++
+test   cc:-m32                  gcc-multilib          32-bit build
+test   module:cmocka            libcmocka-dev         C tests
+test   lua:busted               lua-busted            Lua tests
+test   command:luacheck         lua-check             Lua lint
+test   command:spin             spin                  model check
+test   command:openssl          openssl               certificates for the TLS tests
+bench  command:valgrind         valgrind              instruction counts
+bench  command:wrk              wrk                   load
+bench  command:nginx            nginx-light           the yardstick
+EOF
+}
+
+is_there() {
+  what=${1#*:}
+  case $1 in
+    command:*) command -v "$what" >/dev/null 2>&1 ;;
+    module:*)
+      for module in $(echo "$what" | tr , ' '); do
+        pkg-config --exists "$module" 2>/dev/null && return 0
+      done
+      return 1 ;;
+    lua:*) lua5.4 -e "require '$what'" >/dev/null 2>&1 ;;
+    header:*) echo "#include <$what>" | cc -E -xc - >/dev/null 2>&1 ;;
+    cc:*) echo "#include <stdint.h>
+int main(void) { return 0; }" | cc "$what" -xc - -o /dev/null 2>/dev/null ;;
+  esac
+}
+
+# Lines of the table that are wanted and not there.
+missing() {
+  table | while read -r who check package what; do
+    case " $wanted " in *" $who "*) ;; *) continue ;; esac
+    is_there "$check" || echo "$check $package $what"
+  done
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+case ${1:-run} in
+  run) wanted="run" ;;
+  test) wanted="run test" ;;
+  bench) wanted="run test bench" ;;
+  list) table; exit ;;
+  *) echo "deps.sh: $1: must be run, test, bench or list" >&2; exit 2 ;;
+esac
+
+absent=$(missing)
+[ -z "$absent" ] && exit 0
+
+if command -v apt-get >/dev/null 2>&1; then
+  packages=$(echo "$absent" | awk '{print $2}' | sort -u | tr '\n' ' ')
+  echo "installing: $packages"
+  export DEBIAN_FRONTEND=noninteractive
+  log=$(mktemp)
+  # shellcheck disable=SC2086  # a list of words
+  if as_root apt-get update >"$log" 2>&1 &&
+    as_root apt-get install -y --no-install-recommends $packages >>"$log" 2>&1; then
+    absent=$(missing)
+  else
+    tail -5 "$log" >&2
+  fi
+  rm -f "$log"
+  [ -z "$absent" ] && exit 0
+  echo "could not be installed with apt-get; as root try: apt-get install $packages" >&2
+fi
+
+echo "neap needs these, which are not here:" >&2
+echo "$absent" | while read -r check package what; do
+  printf '  %-24s %s (on Debian: %s)\n' "$check" "$what" "$package" >&2
+done
+exit 1

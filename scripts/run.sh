@@ -1,0 +1,73 @@
+#!/bin/sh
+# A dependency and a sidecar in front of it, to watch: see `make help`.
+set -eu
+cd "$(dirname "$0")/.."
+upstream_port=${UPSTREAM_PORT:-8016}
+listen_port=${LISTEN_PORT:-8080}
+admin_port=${ADMIN_PORT:-9464}
+policy=${POLICY:-policies/flag_provider.lua}
+params=${PARAMS:-examples/demo/params.lua}
+build=build/release
+
+echo "building ($build)"
+log=$(mktemp)
+if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$log" 2>&1; then
+  tail -40 "$log" >&2
+  exit 1
+fi
+rm -f "$log"
+
+pids=""
+stop() {
+  trap - INT TERM EXIT
+  # shellcheck disable=SC2086  # a list of numbers
+  [ -z "$pids" ] || kill $pids 2>/dev/null || :
+  wait
+}
+trap 'stop; exit 0' INT TERM
+trap stop EXIT
+
+lua5.4 examples/demo/upstream.lua --listen "127.0.0.1:$upstream_port" &
+upstream=$!
+pids=$upstream
+"$build/bin/neap" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
+  --policy "$policy" --params "$params" --admin "127.0.0.1:$admin_port" &
+sidecar=$!
+pids="$upstream $sidecar"
+
+both_run() { kill -0 "$upstream" 2>/dev/null && kill -0 "$sidecar" 2>/dev/null; }
+
+tries=0
+until curl -sf "localhost:$admin_port/healthz" >/dev/null 2>&1; do
+  tries=$((tries + 1))
+  if ! both_run || [ "$tries" -gt 100 ]; then
+    echo "make run: did not come up; the lines above say why" >&2
+    exit 1
+  fi
+  sleep 0.1 & wait $!
+done
+
+cat <<EOF
+
+  upstream  http://localhost:$upstream_port    a flag provider that misbehaves when told to
+  neap      http://localhost:$listen_port    in front of it, with $policy
+  admin     http://localhost:$admin_port    /metrics /breakers /policies
+
+Try, in another terminal:
+
+  curl -si localhost:$listen_port/flags/new-checkout             # 200, Neap-Source: primary
+  curl -s -X POST "localhost:$upstream_port/_fail?mode=500"       # it breaks: ask again a few times
+                                                         # Neap-Source: last_good; a new flag: default
+  curl -s localhost:$admin_port/metrics | grep neap_breaker_state
+  curl -s -X POST "localhost:$upstream_port/_fail?mode=ok"        # it is back: in some seconds, primary
+  \$EDITOR $policy                       # e.g. failures = 2: in force when saved
+
+Ctrl-C stops both.
+
+EOF
+
+while both_run; do
+  sleep 1 & wait $! || :
+done
+echo "make run: one of the two has ended" >&2
+exit 1

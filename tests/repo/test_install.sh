@@ -1,0 +1,55 @@
+# `cmake --install`, static and shared: the tree is moved, then used by a CMake project, by pkg-config, by Lua and as a
+# program.
+set -eu
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+say() { echo "ok: $*"; }
+
+use_tree() {
+  prefix=$1
+  kind=$2
+  libdir=$(dirname "$(find "$prefix" -name pkgconfig)")
+  export LD_LIBRARY_PATH="$libdir"
+
+  cmake -S tests/repo/consumer -B "$tmp/consumer-$kind" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
+  cmake --build "$tmp/consumer-$kind" >/dev/null
+  "$tmp/consumer-$kind/use_core"
+  "$tmp/consumer-$kind/use_engine" "$prefix/share/neap/policies"
+  say "$kind: find_package(neap)"
+
+  export PKG_CONFIG_PATH="$libdir/pkgconfig"
+  [ "$(pkg-config --modversion neap)" = "$version" ]
+  cc -std=c11 tests/repo/smoke.c $(pkg-config --cflags --libs neap) -o "$tmp/core-$kind"
+  "$tmp/core-$kind"
+  cc -std=gnu11 tests/repo/consumer/use_engine.c $(pkg-config --cflags --libs neap-engine) -o "$tmp/engine-$kind"
+  "$tmp/engine-$kind" "$prefix/share/neap/policies"
+  say "$kind: pkg-config"
+  unset LD_LIBRARY_PATH
+
+  (
+    cd "$tmp"
+    LUA_PATH="$prefix/share/lua/5.4/?.lua;$prefix/share/lua/5.4/?/init.lua" LUA_CPATH="$prefix/lib/lua/5.4/?.so" \
+      lua5.4 -e 'local g = require("neap").guard(arg[1]); assert(g:call(function() return 42 end) == 42)' \
+      "$prefix/share/neap/policies/http_upstream.lua"
+    unset LUA_PATH LUA_CPATH
+    [ "$("$prefix/bin/neap" --version | head -1)" = "neap $version" ]
+    "$prefix/bin/neap" check "$prefix/share/neap/policies/http_upstream.lua" >/dev/null
+  )
+  say "$kind: Lua modules and the program"
+}
+
+version=$(sed -n 's/^#define NEAP_VERSION "\(.*\)"/\1/p' core/include/neap/neap.h)
+
+cmake --install "$NEAP_BUILD" --prefix "$tmp/first" >/dev/null
+mv "$tmp/first" "$tmp/static"
+use_tree "$tmp/static" static
+
+cmake -S . -B "$tmp/build" -DBUILD_SHARED_LIBS=ON -DNEAP_TESTS=OFF -DCMAKE_BUILD_TYPE=Debug >/dev/null
+cmake --build "$tmp/build" --parallel 2 >/dev/null
+cmake --install "$tmp/build" --prefix "$tmp/second" >/dev/null
+rm -rf "$tmp/build"
+mv "$tmp/second" "$tmp/shared"
+soname=$(readelf -d "$tmp/shared"/lib*/libneap.so "$tmp/shared"/lib/*/libneap.so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
+[ "$soname" = "libneap.so.${version%.*}" ]
+say "soname $soname"
+use_tree "$tmp/shared" shared
