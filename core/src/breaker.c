@@ -1,0 +1,680 @@
+/* The state machine: the only place that writes the state word.
+ *
+ *   acquire   closed and refused-because-open are answered at once; the rest goes through acquire_state()
+ *   report    a healthy success is counted at once; the rest goes through report_slow()
+ *   move()    the one compare-and-swap that is a transition, with its bookkeeping
+ *
+ * Bookkeeping (totals, the instant it opened, the transition's record) follows the swap: a process that dies in between loses that,
+ * never the transition. */
+#include <assert.h>
+
+#include "machine.h"
+#include "window.h"
+
+/* ---- transitions ---- */
+
+static const struct {
+  uint8_t from, to, cause;
+} transition_kinds[NEAP_TRANSITION_KINDS] = {
+#define X(from, to, cause) {NEAP_##from, NEAP_##to, NEAP_BY_##cause},
+    NEAP_TRANSITIONS(X)
+#undef X
+};
+
+static void transition_count(neap__breaker *b, const neap_transition *t) {
+  for (unsigned i = 0; i < NEAP_TRANSITION_KINDS; i++)
+    if (transition_kinds[i].from == (uint8_t)t->from && transition_kinds[i].to == (uint8_t)t->to &&
+        transition_kinds[i].cause == (uint8_t)t->cause) {
+      half_add(&b->transitions[i], 1);
+      return;
+    }
+  assert(false); /* every transition is in NEAP_TRANSITIONS */
+}
+
+/* A well-mixed number of (seed, epoch): the finaliser of splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t jitter_hash(uint64_t seed, uint32_t epoch) {
+  uint64_t x = seed + (epoch + 1) * UINT64_C(0x9e3779b97f4a7c15);
+  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+  return x ^ x >> 31;
+}
+
+static uint64_t cooldown_with_jitter(const neap_rules *r, uint32_t level, uint32_t epoch) {
+  uint64_t ms = neap_rules_cooldown_ms(r, level);
+  uint64_t most = ms * r->jitter / NEAP_ONE;
+  return ms + high_product(jitter_hash(r->seed, epoch), most + 1);
+}
+
+#define RETRY_AFTER_LONGEST_MS (INT64_C(366) * 86400000)
+
+/* How long the dependency asked to be left alone, as far as it is heeded. */
+static uint64_t retry_after_heeded(neap__breaker *b, const neap_rules *r, int64_t retry_after_ms) {
+  if (retry_after_ms == 0) return 0;
+  if (retry_after_ms < 0 || retry_after_ms > RETRY_AFTER_LONGEST_MS) {
+    total_add(b, TOTAL_retry_ignored, 1);
+    return 0;
+  }
+  uint64_t ms = (uint64_t)retry_after_ms;
+  return ms < r->max_cooldown_ms ? ms : r->max_cooldown_ms;
+}
+
+static uint64_t opened_word(uint32_t epoch, uint64_t now_ms) {
+  return (uint64_t)epoch << TIME_BITS | (now_ms & MASK(TIME_BITS));
+}
+
+uint64_t neap__open_age_ms(const neap__breaker *b, uint64_t s, uint64_t now_ms) {
+  uint64_t opened = word_load(&b->opened);
+  bool is_known = state_kind(s) != NEAP_CLOSED && opened >> TIME_BITS == state_epoch(s);
+  return is_known ? time_since(opened & MASK(TIME_BITS), now_ms) : 0;
+}
+
+/* t->open_ms is by hand exactly that; otherwise what a Retry-After asked, and the least; 0 says nothing. */
+static uint64_t open_for_ms(const neap_rules *r, const neap_transition *t) {
+  if (t->cause == NEAP_BY_TRIP && t->open_ms != 0) return t->open_ms;
+  uint64_t cooldown = cooldown_with_jitter(r, t->level, t->epoch);
+  return cooldown > t->open_ms ? cooldown : t->open_ms;
+}
+
+/* What every transition shares.  `t` has to, cause, level and the numbers; the rest comes from `s`.  False: `s` is not the state any
+ * more. */
+static bool move(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
+                 neap_transition *t, neap_transition *moved) {
+  t->from = state_kind(s);
+  t->epoch = (state_epoch(s) + 1) & (uint32_t)MASK(EPOCH_BITS);
+  uint64_t open_age = neap__open_age_ms(b, s, now_ms);
+  if (t->to == NEAP_OPEN) t->open_ms = open_for_ms(r, t);
+  uint64_t time = now_ms + t->open_ms; /* until, or since */
+  if (!word_swap(&b->state, s, state_word(t->to, t->level, t->epoch, time))) return false;
+  if (open_age != 0) total_add(b, TOTAL_open_ms, open_age);
+  if (t->to == NEAP_OPEN) word_store(&b->opened, opened_word(t->epoch, now_ms));
+  if (t->flapping) total_add(b, TOTAL_flaps, 1);
+  transition_count(b, t);
+  if (moved != NULL) *moved = *t;
+  return true;
+}
+
+/* The level that a trip from CLOSED leads to: the backoff goes on if it closed less than a cooldown ago. */
+static void level_of_trip(const neap_rules *r, uint64_t s, uint64_t now_ms, neap_transition *t) {
+  uint32_t level = state_level(s);
+  t->flapping = level > 0 &&
+                time_since(state_time(s), now_ms) < neap_rules_cooldown_ms(r, level);
+  t->level = !t->flapping ? 1 : level < LEVEL_MAX ? level + 1 : LEVEL_MAX;
+}
+
+static uint32_t level_after_round(uint64_t s) {
+  return state_level(s) < LEVEL_MAX ? state_level(s) + 1 : LEVEL_MAX;
+}
+
+/* ---- the verdict on a round: a pure function of the word and the caller's rules ---- */
+
+typedef enum round_verdict { ROUND_GOES_ON, ROUND_CLOSES, ROUND_REOPENS } round_verdict;
+
+static round_verdict round_judge(uint64_t s, const neap_rules *r) {
+  uint32_t succeeded = half_succeeded(s), failed = half_failed(s);
+  if (r->decide_by_function) {
+    bool is_spent = half_in_flight(s) == 0 && succeeded + failed >= r->probes;
+    return is_spent ? ROUND_REOPENS : ROUND_GOES_ON;
+  }
+  if (succeeded >= r->successes) return ROUND_CLOSES;
+  return failed > r->probes - r->successes ? ROUND_REOPENS : ROUND_GOES_ON;
+}
+
+static uint64_t round_lease_left(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  return time_left(half_lease(s), now_ms, LEASE_BITS, (uint64_t)r->lease_ms + SLACK_MS);
+}
+
+static bool round_is_lost(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  return half_in_flight(s) > 0 && round_lease_left(s, r, now_ms) == 0;
+}
+
+static neap_transition round_close(uint64_t s, const neap_rules *r) {
+  return (neap_transition){
+      .to = NEAP_CLOSED,
+      .cause = NEAP_BY_PROBES,
+      .level = state_level(s),
+      .measured = half_succeeded(s),
+      .limit = r->successes,
+      .calls = half_succeeded(s) + half_failed(s),
+  };
+}
+
+static neap_transition round_reopen(uint64_t s, const neap_rules *r) {
+  return (neap_transition){
+      .to = NEAP_OPEN,
+      .cause = NEAP_BY_PROBES,
+      .level = level_after_round(s),
+      .measured = half_failed(s),
+      .limit = r->probes - r->successes + 1,
+      .calls = half_succeeded(s) + half_failed(s),
+  };
+}
+
+static neap_transition round_lose(uint64_t s, const neap_rules *r) {
+  neap_transition t = round_reopen(s, r);
+  t.cause = NEAP_BY_PROBE_LOST;
+  t.measured = half_in_flight(s);
+  t.limit = 1;
+  return t;
+}
+
+/* ---- acquire ---- */
+
+static neap_verdict probe_admit(neap__breaker *b, uint64_t s, neap_permit *permit) {
+  total_add(b, TOTAL_probes, 1);
+  permit->opaque = permit_word(s, PERMIT_PROBE);
+  return NEAP_ALLOW_PROBE;
+}
+
+/* The first probe of a round: the one acquire that moves OPEN to HALF_OPEN.  The epoch stays. */
+static bool round_begin(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
+                        neap_transition *moved) {
+  uint64_t half = state_word(NEAP_HALF_OPEN, state_level(s), state_epoch(s),
+                             half_payload(1, 0, 0, now_ms + r->lease_ms));
+  if (!word_swap(&b->state, s, half)) return false;
+  neap_transition t = {
+      .from = NEAP_OPEN,
+      .to = NEAP_HALF_OPEN,
+      .cause = NEAP_BY_COOLDOWN,
+      .epoch = state_epoch(s),
+      .level = state_level(s),
+  };
+  transition_count(b, &t);
+  if (moved != NULL) *moved = t;
+  return true;
+}
+
+/* A slot of a round that goes on, or 0 if none is free. */
+static uint64_t round_with_one_more(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  uint32_t in_flight = half_in_flight(s), succeeded = half_succeeded(s), failed = half_failed(s);
+  if (in_flight >= r->concurrent || in_flight + succeeded + failed >= r->probes) return 0;
+  return state_word(NEAP_HALF_OPEN, state_level(s), state_epoch(s),
+                    half_payload(in_flight + 1, succeeded, failed, now_ms + r->lease_ms));
+}
+
+/* Ends a round that is decided or lost.  False: there was nothing to end. */
+static bool round_end(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
+                      neap_transition *moved) {
+  round_verdict verdict = round_judge(s, r);
+  neap_transition t;
+  if (verdict == ROUND_CLOSES) t = round_close(s, r);
+  else if (verdict == ROUND_REOPENS) t = round_reopen(s, r);
+  else if (round_is_lost(s, r, now_ms)) t = round_lose(s, r);
+  else return false;
+  if (move(b, r, s, now_ms, &t, moved) && t.cause == NEAP_BY_PROBE_LOST)
+    total_add(b, TOTAL_probes_lost, t.measured);
+  return true;
+}
+
+static uint64_t open_left(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  return time_left(state_time(s), now_ms, TIME_BITS, rules_longest_ms(r));
+}
+
+/* What the state alone answers, whatever the mode. */
+static neap_verdict acquire_state(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                  neap_permit *permit, neap_transition *moved) {
+  for (;;) {
+    uint64_t s = word_load(&b->state);
+    switch (state_kind(s)) {
+      case NEAP_CLOSED:
+        permit->opaque = permit_word(s, PERMIT_PLAIN);
+        return NEAP_ALLOW;
+      case NEAP_OPEN:
+        if (open_left(s, r, now_ms) > 0) return NEAP_REFUSE_OPEN;
+        if (round_begin(b, r, s, now_ms, moved)) return probe_admit(b, s, permit);
+        break;
+      case NEAP_HALF_OPEN: {
+        if (round_end(b, r, s, now_ms, moved)) break; /* look again: closed or open now */
+        uint64_t more = round_with_one_more(s, r, now_ms);
+        if (more == 0) return NEAP_REFUSE_PROBES;
+        if (word_swap(&b->state, s, more)) return probe_admit(b, s, permit);
+        break;
+      }
+    }
+  }
+}
+
+neap_mode neap__mode_in_force(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                              bool *is_operators) {
+  uint64_t m = word_load(&b->mode);
+  *is_operators = m != 0 && (!mode_is_timed(m) || mode_left_ms(m, now_ms) > 0);
+  return *is_operators ? mode_kind(m) : r->mode;
+}
+
+/* One that has run out is cleared on the way, so that acquire has its short way back. */
+
+static void mode_expire(neap__breaker *b, uint64_t now_ms) {
+  uint64_t m = word_load(&b->mode);
+  if (m != 0 && mode_is_timed(m) && mode_left_ms(m, now_ms) == 0) word_swap(&b->mode, m, 0);
+}
+
+static void refusal_count(neap__breaker *b, const neap_rules *r, neap_verdict verdict) {
+  if (r->count_refusals)
+    total_add(b, TOTAL_refused_open + (unsigned)(verdict - NEAP_REFUSE_OPEN), 1);
+}
+
+static NEAP__NOINLINE neap_verdict acquire_slow(neap__breaker *b, const neap_rules *r,
+                                                uint64_t now_ms, neap_permit *permit,
+                                                neap_transition *moved) {
+  assert(rules_are_prepared(r));
+  mode_expire(b, now_ms);
+  bool is_operators;
+  neap_mode mode = neap__mode_in_force(b, r, now_ms, &is_operators);
+  neap_verdict verdict = NEAP_REFUSE_FORCED;
+  if (mode != NEAP_FORCED_OPEN) verdict = acquire_state(b, r, now_ms, permit, moved);
+  if (verdict <= NEAP_ALLOW_BYPASS) return verdict;
+  if (mode == NEAP_FORCED_CLOSED || mode == NEAP_SHADOW) {
+    uint64_t refusal = (uint64_t)verdict << 57; /* in place of the level */
+    permit->opaque = permit_word((word_load(&b->state) & ~(MASK(5) << 57)) | refusal, PERMIT_BYPASS);
+    total_add(b, TOTAL_bypassed, 1);
+    return NEAP_ALLOW_BYPASS;
+  }
+  refusal_count(b, r, verdict);
+  return verdict;
+}
+
+/* Open with nothing else to think of is the other thing a breaker says often. */
+static NEAP__NOINLINE neap_verdict acquire_open(neap__breaker *b, const neap_rules *r,
+                                                uint64_t now_ms, neap_permit *permit,
+                                                neap_transition *moved) {
+  uint64_t s = word_load(&b->state);
+  if (NEAP__LIKELY(s >> 62 == NEAP_OPEN && open_left(s, r, now_ms) > 0 &&
+                   (word_load(&b->mode) | (uint64_t)r->mode) == 0)) {
+    if (r->count_refusals) total_add(b, TOTAL_refused_open, 1);
+    return NEAP_REFUSE_OPEN;
+  }
+  return acquire_slow(b, r, now_ms, permit, moved);
+}
+
+static inline bool is_plainly_closed(const neap__breaker *b, const neap_rules *r, uint64_t s) {
+  return (s >> 62 | word_load(&b->mode) | (uint64_t)r->mode) == 0;
+}
+
+neap_verdict neap_breaker_acquire(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                                  neap_permit *permit, neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  uint64_t s = word_load(&b->state);
+  if (NEAP__UNLIKELY(!is_plainly_closed(b, r, s))) return acquire_open(b, r, now_ms, permit, moved);
+  permit->opaque = (s >> 40) * 4 + PERMIT_PLAIN;
+  return NEAP_ALLOW;
+}
+
+neap_verdict neap_breaker_acquire_on(neap_breaker *breaker, const neap_rules *r,
+                                     const neap_clock *clock, neap_permit *permit,
+                                     neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  uint64_t s = word_load(&b->state);
+  if (NEAP__UNLIKELY(!is_plainly_closed(b, r, s)))
+    return acquire_open(b, r, clock->now_ms(clock->context), permit, moved);
+  permit->opaque = (s >> 40) * 4 + PERMIT_PLAIN;
+  return NEAP_ALLOW;
+}
+
+/* ---- trip ---- */
+
+/* The first trip rule that holds. */
+static bool trip_rule(const neap_rules *r, const window_sums *sums, uint64_t run,
+                      neap_transition *t) {
+  const uint64_t failed = sums->kinds[KIND_FAILURE] + sums->kinds[KIND_SLOW_FAILURE];
+  const uint64_t slow = sums->kinds[KIND_SLOW_SUCCESS] + sums->kinds[KIND_SLOW_FAILURE];
+  const uint64_t calls = sums->calls;
+  const bool is_enough = calls >= r->minimum_calls;
+  const struct {
+    neap_cause cause;
+    uint64_t measured, limit;
+    bool holds;
+  } rules[] = {
+      {NEAP_BY_CONSECUTIVE, run, r->consecutive_failures, run >= r->consecutive_failures},
+      {NEAP_BY_FAILURES, failed, r->failures, failed >= r->failures},
+      {NEAP_BY_FAILURE_RATE, failed, r->failure_rate,
+       is_enough && failed * NEAP_ONE >= r->failure_rate * calls},
+      {NEAP_BY_SLOW_RATE, slow, r->slow_rate, is_enough && slow * NEAP_ONE >= r->slow_rate * calls},
+  };
+  for (unsigned i = 0; i < sizeof rules / sizeof *rules; i++)
+    if (rules[i].limit != 0 && rules[i].holds) {
+      t->cause = rules[i].cause;
+      t->measured = rules[i].measured;
+      t->limit = rules[i].limit;
+      t->calls = calls;
+      return true;
+    }
+  return false;
+}
+
+/* Sums the window and trips if a rule holds; otherwise tells the next success what it may skip. */
+static void evaluate(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
+                     const window_place *at, uint64_t run, int64_t retry_after_ms,
+                     neap_transition *moved) {
+  uint64_t seen = word_load(&b->mark);
+  window_sums sums;
+  neap__window_sum(b, at, &sums);
+  neap_transition t = {.to = NEAP_OPEN};
+  if (trip_rule(r, &sums, run, &t)) {
+    level_of_trip(r, s, now_ms, &t);
+    t.open_ms = retry_after_heeded(b, r, retry_after_ms);
+    move(b, r, s, now_ms, &t, moved); /* if it fails, somebody else has moved it */
+    return;
+  }
+  neap__mark_evaluated(b, at, seen, sums.calls < r->minimum_calls);
+}
+
+/* ---- the run of failures ---- */
+
+static uint64_t run_lengthen(neap__breaker *b, uint64_t s) {
+  uint32_t epoch = state_epoch(s);
+  for (;;) {
+    uint64_t w = word_load(&b->run), count = run_count(w, epoch);
+    if (w >> RUN_BITS != epoch && word_load(&b->state) != s) return 0; /* late: leave theirs */
+    if (count < MASK(RUN_BITS)) count++;
+    if (word_swap(&b->run, w, (uint64_t)epoch << RUN_BITS | count)) return count;
+  }
+}
+
+static void run_end(neap__breaker *b, uint32_t epoch) {
+  uint64_t w = word_load(&b->run);
+  while (run_count(w, epoch) != 0 && !word_swap(&b->run, w, (uint64_t)epoch << RUN_BITS))
+    w = word_load(&b->run);
+}
+
+/* ---- report ---- */
+
+static bool kind_is_bad(unsigned kind) { return kind != KIND_SUCCESS; }
+static bool kind_is_failure(unsigned kind) { return kind >= KIND_FAILURE; }
+
+static unsigned call_kind(const neap_rules *r, const neap_call *call, uint64_t duration_ms) {
+  bool is_slow = r->slow_call_ms != 0 && duration_ms > r->slow_call_ms;
+  return (call->outcome == NEAP_SUCCESS ? KIND_SUCCESS : KIND_FAILURE) + (is_slow ? 1u : 0u);
+}
+
+static void duration_count(neap__breaker *b, uint64_t duration_ms) {
+  if (duration_ms == 0) return;
+  word_add(&b->duration_sum_ms, duration_ms);
+  unsigned i = 0;
+  while (i < NEAP_DURATION_BUCKETS - 1 && duration_ms > neap_duration_bounds_ms[i]) i++;
+  if (i > 0) word_add(&b->durations[i - 1], 1);
+}
+
+/* An outcome that the closed window counts.  The epoch of `s` is the permit's. */
+static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64_t s,
+                                   uint64_t now_ms, unsigned kind, const neap_call *call,
+                                   neap_transition *moved) {
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  bool insist = false;
+  while (!neap__window_add(b, &at, kind, insist)) {
+    if (word_load(&b->state) != s) return NEAP_STALE;
+    window_place again = neap__window_place(b, r, state_epoch(s), now_ms);
+    insist = again.tag == at.tag;
+    at = again;
+  }
+  uint64_t run = 0;
+  if (kind_is_failure(kind)) run = run_lengthen(b, s);
+  else run_end(b, state_epoch(s));
+  if (kind_is_bad(kind)) {
+    if (!neap__mark_bad(b, &at, false)) {
+      bool is_current = word_load(&b->state) == s &&
+                        window_tag(state_epoch(s), word_load(&b->geometry)) == at.tag;
+      if (!is_current) return NEAP_COUNTED;
+      neap__mark_bad(b, &at, true);
+    }
+    evaluate(b, r, s, now_ms, &at, run, call->retry_after_ms, moved);
+    return NEAP_COUNTED;
+  }
+  uint64_t seen;
+  if ((r->prepared[PREPARED_FLAGS] & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
+    evaluate(b, r, s, now_ms, &at, 0, 0, moved);
+  return NEAP_COUNTED;
+}
+
+/* A probe's slot goes back, its outcome is counted and the round judged, all in one swap. */
+static neap_reported report_probe(neap__breaker *b, const neap_rules *r, uint64_t p, uint64_t now_ms,
+                                  bool is_neutral, bool is_success, int64_t retry_after_ms,
+                                  neap_transition *moved) {
+  for (;;) {
+    uint64_t s = word_load(&b->state);
+    if (state_kind(s) != NEAP_HALF_OPEN || state_epoch(s) != permit_epoch(p)) return NEAP_STALE;
+    uint32_t in_flight = half_in_flight(s), succeeded = half_succeeded(s), failed = half_failed(s);
+    if (in_flight == 0) return NEAP_USED;
+    if (!is_neutral && is_success && succeeded < 31) succeeded++;
+    if (!is_neutral && !is_success && failed < 31) failed++;
+    uint64_t after = state_word(NEAP_HALF_OPEN, state_level(s), state_epoch(s),
+                                half_payload(in_flight - 1, succeeded, failed, half_lease(s)));
+    round_verdict verdict = round_judge(after, r);
+    if (verdict == ROUND_GOES_ON || r->decide_by_function) {
+      if (word_swap(&b->state, s, after)) return NEAP_COUNTED;
+      continue;
+    }
+    neap_transition t = verdict == ROUND_CLOSES ? round_close(after, r) : round_reopen(after, r);
+    if (verdict == ROUND_REOPENS) t.open_ms = retry_after_heeded(b, r, retry_after_ms);
+    if (move(b, r, s, now_ms, &t, moved)) return NEAP_COUNTED;
+  }
+}
+
+/* What is counted whatever the permit was. */
+static neap_reported report_neutral(neap__breaker *b, const neap_rules *r, uint64_t p,
+                                    uint64_t now_ms, const neap_call *call,
+                                    neap_transition *moved) {
+  neap_reported reported = NEAP_COUNTED;
+  if ((p & 3) == PERMIT_PROBE)
+    reported = report_probe(b, r, p, now_ms, true, false, 0, moved);
+  else if ((p & 3) == PERMIT_PLAIN && word_load(&b->state) >> 40 != p >> 2)
+    reported = NEAP_STALE;
+  if (reported != NEAP_COUNTED) return reported;
+  total_add(b, call->outcome == NEAP_ABANDONED ? TOTAL_abandoned : TOTAL_neutral, 1);
+  return NEAP_COUNTED;
+}
+
+static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint64_t p,
+                                    uint64_t now_ms, const neap_call *call, uint64_t duration_ms,
+                                    neap_transition *moved) {
+  unsigned kind = call_kind(r, call, duration_ms);
+  neap_reported reported = NEAP_COUNTED;
+  if ((p & 3) == PERMIT_PROBE) {
+    bool is_success = !kind_is_failure(kind) && !(kind == KIND_SLOW_SUCCESS && r->slow_rate != 0);
+    reported = report_probe(b, r, p, now_ms, false, is_success, call->retry_after_ms, moved);
+    if (reported == NEAP_COUNTED) total_add(b, kind, 1);
+  } else if ((p & 3) == PERMIT_BYPASS) {
+    total_add(b, kind, 1);
+  } else {
+    uint64_t s = word_load(&b->state);
+    reported = s >> 40 == p >> 2 ? report_closed(b, r, s, now_ms, kind, call, moved) : NEAP_STALE;
+  }
+  if (reported != NEAP_COUNTED) return reported;
+  if (call->outcome == NEAP_TIMEOUT) total_add(b, TOTAL_timeout, 1);
+  duration_count(b, duration_ms);
+  return NEAP_COUNTED;
+}
+
+static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rules *r,
+                                                uint64_t now_ms, uint64_t p, const neap_call *call,
+                                                neap_transition *moved) {
+  assert(rules_are_prepared(r));
+  if ((p & 3) == PERMIT_NONE) return NEAP_USED;
+  if (NEAP__UNLIKELY(geometry_shape(word_load(&b->geometry)) == 0))
+    neap_breaker_adopt((neap_breaker *)b, r);
+  neap_reported reported;
+  if (call->outcome >= NEAP_NEUTRAL) {
+    reported = report_neutral(b, r, p, now_ms, call, moved);
+  } else {
+    bool is_absurd = call->duration_ms > MASK(TIME_BITS); /* such as an end before its start */
+    if (is_absurd) total_add(b, TOTAL_clock_steps, 1);
+    reported = report_outcome(b, r, p, now_ms, call, is_absurd ? 0 : call->duration_ms, moved);
+  }
+  if (reported == NEAP_STALE) total_add(b, TOTAL_stale, 1);
+  return reported;
+}
+
+/* The success that finds bad calls in the window; already counted. */
+static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r, uint64_t s,
+                                                  uint64_t now_ms, neap_transition *moved) {
+  run_end(b, state_epoch(s));
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  uint64_t seen;
+  if ((r->prepared[PREPARED_FLAGS] & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
+    evaluate(b, r, s, now_ms, &at, 0, 0, moved);
+  return NEAP_COUNTED;
+}
+
+/* Here: a success under a millisecond, admitted in this epoch, its counter already there.  Everything else: report_slow(). */
+neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                                  neap_permit *permit, const neap_call *call,
+                                  neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  uint64_t p = permit->opaque;
+  permit->opaque = 0;
+  uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry), shape = rules_shape(r);
+  if (NEAP__UNLIKELY((s >> 40) * 4 + PERMIT_PLAIN != p || call->outcome != NEAP_SUCCESS ||
+                     call->duration_ms != 0 || geometry_shape(geometry) != shape ||
+                     shape_is_count(shape)))
+    return report_slow(b, r, now_ms, p, call, moved);
+  uint64_t slice = slice_by_reciprocal(now_ms, (uint32_t)shape / NEAP__SLICES,
+                                       r->prepared[PREPARED_RECIPROCAL]);
+  uint64_t base = cell_base(window_tag(state_epoch(s), geometry), slice);
+  neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
+  uint64_t c = word_load(cell);
+  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2 || !word_swap(cell, c, c + 1)))
+    return report_slow(b, r, now_ms, p, call, moved);
+  if (NEAP__UNLIKELY((word_load(&b->run) & MASK(RUN_BITS)) != 0 || word_load(&b->mark) != 0))
+    return success_check(b, r, s, now_ms, moved);
+  return NEAP_COUNTED;
+}
+
+neap_reported neap_breaker_report_on(neap_breaker *b, const neap_rules *r, const neap_clock *clock,
+                                     neap_permit *permit, const neap_call *call,
+                                     neap_transition *moved) {
+  return neap_breaker_report(b, r, clock->now_ms(clock->context), permit, call, moved);
+}
+
+/* ---- by hand and by function ---- */
+
+bool neap_breaker_decide(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms, uint32_t epoch,
+                         neap_state to, int64_t retry_after_ms, neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  for (;;) {
+    uint64_t s = word_load(&b->state);
+    if (state_epoch(s) != (epoch & MASK(EPOCH_BITS))) return false;
+    neap_transition t;
+    if (state_kind(s) == NEAP_CLOSED && to == NEAP_OPEN) {
+      t = (neap_transition){.to = NEAP_OPEN};
+      level_of_trip(r, s, now_ms, &t);
+    } else if (state_kind(s) == NEAP_HALF_OPEN && to != NEAP_HALF_OPEN) {
+      t = to == NEAP_OPEN ? round_reopen(s, r) : round_close(s, r);
+      t.limit = 0;
+    } else {
+      return false;
+    }
+    t.cause = NEAP_BY_FUNCTION;
+    if (to == NEAP_OPEN) t.open_ms = retry_after_heeded(b, r, retry_after_ms);
+    if (move(b, r, s, now_ms, &t, moved)) return true;
+  }
+}
+
+void neap_breaker_reset(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                        neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  neap_transition t;
+  do {
+    t = (neap_transition){.to = NEAP_CLOSED, .cause = NEAP_BY_RESET};
+  } while (!move(b, r, word_load(&b->state), now_ms, &t, moved));
+}
+
+neap_status neap_breaker_trip(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                              uint64_t open_ms, neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  if (open_ms > r->max_cooldown_ms) return NEAP_ERANGE;
+  neap_transition t;
+  uint64_t s;
+  do {
+    s = word_load(&b->state);
+    t = (neap_transition){.to = NEAP_OPEN, .cause = NEAP_BY_TRIP, .open_ms = open_ms};
+    if (state_kind(s) == NEAP_CLOSED) level_of_trip(r, s, now_ms, &t);
+    else t.level = state_level(s) > 0 ? state_level(s) : 1;
+  } while (!move(b, r, s, now_ms, &t, moved));
+  return NEAP_OK;
+}
+
+neap_status neap_breaker_set_mode(neap_breaker *breaker, uint64_t now_ms, neap_mode mode,
+                                  uint64_t for_ms) {
+  if (for_ms > MODE_LONGEST_MS) return NEAP_ERANGE;
+  uint64_t m = 0;
+  if (mode != NEAP_MODE_OF_RULES) {
+    m = UINT64_C(1) << 63 | ((uint64_t)mode & 3) << 61;
+    if (for_ms != 0) m |= UINT64_C(1) << 60 | ((now_ms + for_ms) & MASK(TIME_BITS));
+  }
+  word_store(&breaker_of(breaker)->mode, m);
+  return NEAP_OK;
+}
+
+void neap_breaker_adopt(neap_breaker *breaker, const neap_rules *r) {
+  neap__breaker *b = breaker_of(breaker);
+  assert(rules_are_prepared(r));
+  for (;;) {
+    uint64_t g = word_load(&b->geometry);
+    if (geometry_shape(g) == rules_shape(r)) return;
+    if (word_swap(&b->geometry, g, ((g >> 32) + 1) << 32 | rules_shape(r))) return;
+  }
+}
+
+/* ---- asking without taking ---- */
+
+static neap_verdict peek_state(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  if (state_kind(s) == NEAP_CLOSED) return NEAP_ALLOW;
+  if (state_kind(s) == NEAP_OPEN)
+    return open_left(s, r, now_ms) > 0 ? NEAP_REFUSE_OPEN : NEAP_ALLOW_PROBE;
+  round_verdict verdict = round_judge(s, r);
+  if (verdict == ROUND_CLOSES) return NEAP_ALLOW;
+  if (verdict == ROUND_REOPENS || round_is_lost(s, r, now_ms)) return NEAP_REFUSE_OPEN;
+  return round_with_one_more(s, r, now_ms) != 0 ? NEAP_ALLOW_PROBE : NEAP_REFUSE_PROBES;
+}
+
+neap_verdict neap_breaker_peek(const neap_breaker *breaker, const neap_rules *r, uint64_t now_ms) {
+  const neap__breaker *b = breaker_of(breaker);
+  bool is_operators;
+  neap_mode mode = neap__mode_in_force(b, r, now_ms, &is_operators);
+  if (mode == NEAP_FORCED_OPEN) return NEAP_REFUSE_FORCED;
+  neap_verdict verdict = peek_state(word_load(&b->state), r, now_ms);
+  return verdict > NEAP_ALLOW_BYPASS && mode != NEAP_AUTO ? NEAP_ALLOW_BYPASS : verdict;
+}
+
+neap_state neap__state_at(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  neap_state state = state_kind(s);
+  return state == NEAP_OPEN && open_left(s, r, now_ms) == 0 ? NEAP_HALF_OPEN : state;
+}
+
+neap_state neap_breaker_state(const neap_breaker *breaker, const neap_rules *r, uint64_t now_ms) {
+  return neap__state_at(word_load(&breaker_of(breaker)->state), r, now_ms);
+}
+
+uint64_t neap__retry_after_ms(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  neap_verdict verdict = peek_state(s, r, now_ms);
+  if (verdict == NEAP_REFUSE_PROBES) return round_lease_left(s, r, now_ms);
+  return verdict == NEAP_REFUSE_OPEN && state_kind(s) == NEAP_OPEN ? open_left(s, r, now_ms) : 0;
+}
+
+static uint64_t next_in_ms(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  if (state_kind(s) == NEAP_OPEN) {
+    uint64_t left = open_left(s, r, now_ms);
+    return left > 0 ? left : NEAP_NEVER;
+  }
+  if (state_kind(s) == NEAP_HALF_OPEN && half_in_flight(s) > 0)
+    return round_lease_left(s, r, now_ms);
+  return NEAP_NEVER;
+}
+
+uint64_t neap_breaker_next_ms(const neap_breaker *breaker, const neap_rules *r, uint64_t now_ms) {
+  uint64_t in = next_in_ms(word_load(&breaker_of(breaker)->state), r, now_ms);
+  return in > NEAP_NEVER - now_ms ? NEAP_NEVER : now_ms + in;
+}
+
+/* ---- permits ---- */
+
+neap_verdict neap_permit_kind(const neap_permit *permit) {
+  return (permit->opaque & 3) == PERMIT_PROBE    ? NEAP_ALLOW_PROBE
+         : (permit->opaque & 3) == PERMIT_BYPASS ? NEAP_ALLOW_BYPASS
+                                                 : NEAP_ALLOW;
+}
+
+uint32_t neap_permit_epoch(const neap_permit *permit) { return permit_epoch(permit->opaque); }
+
+neap_verdict neap_permit_refusal(const neap_permit *permit) {
+  if ((permit->opaque & 3) != PERMIT_BYPASS) return neap_permit_kind(permit);
+  return (neap_verdict)(permit->opaque >> 19 & MASK(5));
+}

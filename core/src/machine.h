@@ -1,0 +1,28 @@
+/* machine.h: what of the state machine its readers need. */
+#ifndef NEAP_MACHINE_H
+#define NEAP_MACHINE_H
+
+#include "breaker.h"
+
+/* ---- the run of failures: epoch 17 | count 47 ---- */
+
+#define RUN_BITS 47
+
+static inline uint64_t run_count(uint64_t w, uint32_t epoch) {
+  return w >> RUN_BITS == epoch ? w & MASK(RUN_BITS) : 0;
+}
+
+/* The operator's mode, unless there is none or it has run out; else the rules'. */
+NEAP__HIDDEN neap_mode neap__mode_in_force(const neap__breaker *b, const neap_rules *r,
+                                           uint64_t now_ms, bool *is_operators);
+
+/* An open word whose cooldown is over reads as half-open. */
+NEAP__HIDDEN neap_state neap__state_at(uint64_t s, const neap_rules *r, uint64_t now_ms);
+
+/* For how long the epoch of `s` has been open or half-open; 0 if closed, or if nobody lived to write when it began. */
+NEAP__HIDDEN uint64_t neap__open_age_ms(const neap__breaker *b, uint64_t s, uint64_t now_ms);
+
+/* Until a call may be let in; 0 if one may be now. */
+NEAP__HIDDEN uint64_t neap__retry_after_ms(uint64_t s, const neap_rules *r, uint64_t now_ms);
+
+#endif

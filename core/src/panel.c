@@ -1,0 +1,154 @@
+/* panel.c: named breakers in one block.
+ *
+ *   +--------+----------------------------+---------------------------------------+
+ *   | header | hashes: 8 bytes a row      | rows: 1,024 bytes each                |
+ *   +--------+----------------------------+---------------------------------------+
+ *
+ * A row is claimed by one swap of its hash, 0 being free.  Its name is written afterwards, by whoever comes first: a creator that died
+ * leaves a row that works.  Rows are never given back, so a row found is a row for good. */
+#include <string.h>
+
+#include "breaker.h"
+
+struct neap_panel {
+  NEAP__ALIGNED(64) uint64_t key;
+  uint32_t capacity;
+};
+
+#define LINE 64
+#define CAPACITY_MAX 4194304u
+#define HEADER_SIZE ((sizeof(neap_panel) + LINE - 1) / LINE * LINE)
+
+static size_t hashes_size(uint32_t capacity) {
+  return ((size_t)capacity * sizeof(neap__word) + LINE - 1) / LINE * LINE;
+}
+
+static neap__word *panel_hashes(const neap_panel *p) {
+  return (neap__word *)((uintptr_t)p + HEADER_SIZE);
+}
+
+static neap__breaker *panel_rows(const neap_panel *p) {
+  return (neap__breaker *)((uintptr_t)p + HEADER_SIZE + hashes_size(p->capacity));
+}
+
+size_t neap_panel_size(uint32_t capacity) {
+  if (capacity == 0 || capacity > CAPACITY_MAX) return 0;
+  uint64_t size = HEADER_SIZE + hashes_size(capacity) + (uint64_t)capacity * sizeof(neap_breaker);
+  return size <= SIZE_MAX / 2 ? (size_t)size : 0;
+}
+
+neap_status neap_panel_init(void *memory, size_t size, uint32_t capacity, uint64_t key,
+                            neap_panel **out) {
+  size_t needed = neap_panel_size(capacity);
+  if (needed == 0) return NEAP_ERANGE;
+  if (size < needed || (uintptr_t)memory % LINE != 0) return NEAP_EMEMORY;
+  memset(memory, 0, needed);
+  neap_panel *p = memory;
+  p->key = key;
+  p->capacity = capacity;
+  *out = p;
+  return NEAP_OK;
+}
+
+/* SipHash-1-3 (Aumasson, Bernstein 2012) with the key twice; 0 is taken to mean free, so it becomes 1. */
+typedef struct sip { uint64_t a, b, c, d; } sip;
+
+static uint64_t rotate(uint64_t x, unsigned n) { return x << n | x >> (64 - n); }
+
+static void sip_round(sip *v) {
+  v->a += v->b;
+  v->c += v->d;
+  v->b = rotate(v->b, 13) ^ v->a;
+  v->d = rotate(v->d, 16) ^ v->c;
+  v->a = rotate(v->a, 32);
+  v->c += v->b;
+  v->a += v->d;
+  v->b = rotate(v->b, 17) ^ v->c;
+  v->d = rotate(v->d, 21) ^ v->a;
+  v->c = rotate(v->c, 32);
+}
+
+static void sip_take(sip *v, uint64_t word) {
+  v->d ^= word;
+  sip_round(v);
+  v->a ^= word;
+}
+
+static uint64_t little_endian(const unsigned char *bytes, size_t n) {
+  uint64_t word = 0;
+  for (size_t i = 0; i < n; i++) word |= (uint64_t)bytes[i] << (8 * i);
+  return word;
+}
+
+static uint64_t name_hash(uint64_t key, const char *name, size_t length) {
+  sip v = {key ^ UINT64_C(0x736f6d6570736575), key ^ UINT64_C(0x646f72616e646f6d),
+           key ^ UINT64_C(0x6c7967656e657261), key ^ UINT64_C(0x7465646279746573)};
+  const unsigned char *bytes = (const unsigned char *)name;
+  size_t whole = length / 8 * 8;
+  for (size_t i = 0; i < whole; i += 8) sip_take(&v, little_endian(bytes + i, 8));
+  sip_take(&v, (uint64_t)length << 56 | little_endian(bytes + whole, length - whole));
+  v.c ^= 0xff;
+  for (int i = 0; i < 3; i++) sip_round(&v);
+  uint64_t hash = v.a ^ v.b ^ v.c ^ v.d;
+  return hash == 0 ? 1 : hash;
+}
+
+static bool name_is_valid(const char *name, size_t length) {
+  return length > 0 && length <= NEAP_NAME_MAX && memchr(name, 0, length) == NULL;
+}
+
+/* Each word is written by one swap from 0, so readers never see it change. */
+static void name_write(neap__breaker *b, const char *name, size_t length) {
+  for (size_t i = 0; i < length; i += 8) {
+    char word[8] = {0};
+    uint64_t text;
+    memcpy(word, name + i, length - i < 8 ? length - i : 8);
+    memcpy(&text, word, 8);
+    if (word_load(&b->name[i / 8]) == 0) word_swap(&b->name[i / 8], 0, text);
+  }
+  word_store(&b->named, 1);
+}
+
+/* The row of a hash, claimed if `claim` and there was none; -1 if there is none, or no room. */
+static int64_t row_find(const neap_panel *p, uint64_t hash, bool claim) {
+  neap__word *hashes = panel_hashes(p);
+  uint32_t start = (uint32_t)((hash >> 32) * p->capacity >> 32);
+  for (uint32_t i = 0; i < p->capacity;) {
+    uint32_t row = start + i < p->capacity ? start + i : start + i - p->capacity;
+    uint64_t h = word_load(&hashes[row]);
+    if (h == hash) return row;
+    if (h == 0 && !claim) return -1;
+    if (h == 0 && word_swap(&hashes[row], 0, hash)) return row;
+    if (h != 0) i++; /* a swap that failed: look at the same row again */
+  }
+  return -1;
+}
+
+neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length, neap_breaker **out) {
+  if (!name_is_valid(name, length)) return NEAP_ENAME;
+  int64_t row = row_find(p, name_hash(p->key, name, length), true);
+  if (row < 0) return NEAP_EFULL;
+  neap__breaker *b = &panel_rows(p)[row];
+  if (word_load(&b->named) == 0) name_write(b, name, length);
+  *out = (neap_breaker *)b;
+  return NEAP_OK;
+}
+
+neap_breaker *neap_panel_find(const neap_panel *p, const char *name, size_t length) {
+  if (!name_is_valid(name, length)) return NULL;
+  int64_t row = row_find(p, name_hash(p->key, name, length), false);
+  return row < 0 ? NULL : (neap_breaker *)&panel_rows(p)[row];
+}
+
+neap_breaker *neap_panel_row(const neap_panel *p, uint32_t i) {
+  if (i >= p->capacity || word_load(&panel_hashes(p)[i]) == 0) return NULL;
+  return (neap_breaker *)&panel_rows(p)[i];
+}
+
+uint32_t neap_panel_capacity(const neap_panel *p) { return p->capacity; }
+
+uint32_t neap_panel_count(const neap_panel *p) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p->capacity; i++) count += word_load(&panel_hashes(p)[i]) != 0;
+  return count;
+}

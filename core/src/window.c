@@ -1,0 +1,252 @@
+#include "window.h"
+
+static uint32_t word_tag(uint64_t w) { return (uint32_t)(w >> TAG_SHIFT); }
+
+/* Tags only grow, modulo 2^12. */
+static bool tag_is_newer(uint64_t w, uint32_t tag) {
+  uint32_t ahead = (word_tag(w) - tag) & (uint32_t)MASK(12);
+  return w != 0 && ahead != 0 && ahead < 2048;
+}
+
+static uint64_t place_slice(uint64_t shape, const neap_rules *rules, uint64_t now_ms) {
+  if (shape_is_count(shape)) return 0;
+  uint32_t slice_ms = shape_length(shape) / NEAP__SLICES;
+  if (shape == rules_shape(rules))
+    return slice_by_reciprocal(now_ms, slice_ms, rules->prepared[PREPARED_RECIPROCAL]);
+  return now_ms / slice_ms; /* only while a reload is under way */
+}
+
+window_place neap__window_place(const neap__breaker *b, const neap_rules *rules, uint32_t epoch,
+                                uint64_t now_ms) {
+  uint64_t geometry = word_load(&b->geometry);
+  window_place at = {.tag = window_tag(epoch, geometry), .shape = geometry_shape(geometry)};
+  if (at.shape == 0) at.shape = rules_shape(rules); /* never adopted and only looked at: empty */
+  at.slice = place_slice(at.shape, rules, now_ms);
+  return at;
+}
+
+/* ---- counts on their way from the window to the totals ---- */
+
+/* A reader between the two steps would miss them, so they are announced: see snapshot_totals(). */
+static void fold_begin(neap__breaker *b) { word_add(&b->folding, UINT64_C(1) << 32); }
+
+static void fold_end(neap__breaker *b, unsigned kind, uint64_t count) {
+  total_add(b, kind, count);
+  uint64_t w;
+  do {
+    w = word_load(&b->folding);
+  } while (!word_swap(&b->folding, w, (w & ~MASK(32)) | ((w + 1) & MASK(32))));
+}
+
+/* Replaces a word that holds `count` outcomes which are not in the new one. */
+static bool swap_and_fold(neap__breaker *b, neap__word *w, uint64_t old, uint64_t new, unsigned kind,
+                          uint64_t count) {
+  if (count == 0) return word_swap(w, old, new);
+  fold_begin(b);
+  bool swapped = word_swap(w, old, new);
+  fold_end(b, kind, swapped ? count : 0);
+  return swapped;
+}
+
+/* ---- time window ---- */
+
+static void cell_halve(neap__breaker *b, neap__word *cell, uint32_t tag, unsigned kind) {
+  for (;;) {
+    uint64_t c = word_load(cell), half = (c & COUNT_TOP) / 2;
+    if (word_tag(c) != tag || half == 0) return;
+    if (swap_and_fold(b, cell, c, c - half, kind, half)) return;
+  }
+}
+
+/* Every counter of the window, and all kinds alike, so that rates stay.  Bad calls first: on the way a rate is too low for an
+ * instant, never too high.  Done by the one who filled a counter; if it dies here the counter stays full until its slice has
+ * passed, and its further outcomes go to the totals only. */
+static NEAP__NOINLINE void window_halve(neap__breaker *b, uint32_t tag) {
+  static const unsigned order[] = {KIND_SLOW_FAILURE, KIND_FAILURE, KIND_SLOW_SUCCESS, KIND_SUCCESS};
+  for (unsigned i = 0; i < NEAP__KINDS; i++)
+    for (unsigned slice = 0; slice < NEAP__SLICES; slice++)
+      cell_halve(b, &b->cells[slice * NEAP__KINDS + order[i]], tag, order[i]);
+}
+
+static uint64_t lap_ahead(uint64_t c, uint64_t slice) {
+  return ((c >> COUNT_BITS) - (slice >> 4)) & MASK(LAP_BITS);
+}
+
+/* How many outcomes of a time window a word holds, of whatever tag. */
+static uint64_t cell_count(uint64_t c) { return c & RING_FLAG ? 0 : c & COUNT_TOP; }
+
+static bool time_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
+  neap__word *cell = &b->cells[(at->slice % NEAP__SLICES) * NEAP__KINDS + kind];
+  for (;;) {
+    uint64_t c = word_load(cell), count = cell_count(c);
+    if (word_tag(c) == at->tag && count != 0 && lap_ahead(c, at->slice) <= 1) {
+      if (count == COUNT_TOP) {
+        total_add(b, kind, 1);
+        return true;
+      }
+      if (!word_swap(cell, c, c + 1)) continue;
+      if (count + 1 == COUNT_TOP) window_halve(b, at->tag);
+      return true;
+    }
+    if (tag_is_newer(c, at->tag) && !insist) return false;
+    if (swap_and_fold(b, cell, c, cell_base(at->tag, at->slice) | 1, kind, count)) return true;
+  }
+}
+
+/* How far a counter's slice is ahead of the caller's clock, from -2^27 to 2^27 - 1. */
+static int64_t slice_ahead(uint64_t c, unsigned index, uint64_t slice) {
+  uint64_t own = (c >> COUNT_BITS & MASK(LAP_BITS)) << 4 | index;
+  uint64_t ahead = (own - slice) & MASK(SLICE_BITS);
+  return ahead >> (SLICE_BITS - 1) ? (int64_t)ahead - (INT64_C(1) << SLICE_BITS) : (int64_t)ahead;
+}
+
+/* The window ends at the newest slice in it, be that ahead of the caller's clock. */
+static void time_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
+  uint64_t cells[NEAP__CELLS];
+  int64_t newest = 0;
+  for (unsigned i = 0; i < NEAP__CELLS; i++) {
+    cells[i] = word_load(&b->cells[i]);
+    if (word_tag(cells[i]) != at->tag) cells[i] = 0;
+    if ((cells[i] & COUNT_TOP) == 0) continue;
+    int64_t ahead = slice_ahead(cells[i], i / NEAP__KINDS, at->slice);
+    if (ahead >= 2 * NEAP__SLICES) cells[i] = 0; /* of before the clock stepped back */
+    else if (ahead > newest) newest = ahead;
+  }
+  for (unsigned i = 0; i < NEAP__CELLS; i++) {
+    uint64_t count = cells[i] & COUNT_TOP;
+    if (count != 0 && slice_ahead(cells[i], i / NEAP__KINDS, at->slice) > newest - NEAP__SLICES)
+      out->kinds[i % NEAP__KINDS] += count;
+  }
+  out->ahead = (uint64_t)newest;
+}
+
+/* ---- count window ---- */
+
+/* The next free slot of the ring, claimed.  False: a newer tag. */
+static bool ring_claim(neap__breaker *b, const window_place *at, unsigned kind, bool insist,
+                       uint32_t *slot) {
+  uint32_t n = shape_length(at->shape);
+  uint64_t one = kind == KIND_SUCCESS;
+  for (;;) {
+    uint64_t h = word_load(&b->head), successes = h & HEAD_SUCCESS_TOP;
+    bool mine = word_tag(h) == at->tag;
+    if (!mine && tag_is_newer(h, at->tag) && !insist) return false;
+    uint32_t position = mine ? (uint32_t)(h >> HEAD_POSITION_SHIFT & MASK(12)) : 0;
+    bool fold = !mine || successes == HEAD_SUCCESS_TOP;
+    uint32_t next = position + 1 == 2 * n ? n : position + 1;
+    uint64_t new = (uint64_t)at->tag << TAG_SHIFT | (uint64_t)next << HEAD_POSITION_SHIFT |
+                   ((fold ? 0 : successes) + one);
+    *slot = position >= n ? position - n : position;
+    if (swap_and_fold(b, &b->head, h, new, KIND_SUCCESS, fold ? successes : 0)) return true;
+  }
+}
+
+static bool ring_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
+  uint32_t slot;
+  if (!ring_claim(b, at, kind, insist, &slot)) return false;
+  if (kind != KIND_SUCCESS) total_add(b, kind, 1); /* successes: in the head */
+  neap__word *word = &b->cells[slot / RING_SLOTS];
+  unsigned shift = slot % RING_SLOTS * 3;
+  for (;;) {
+    uint64_t w = word_load(word), rest = (uint64_t)at->tag << TAG_SHIFT | RING_FLAG;
+    if (word_tag(w) == at->tag && (w & RING_FLAG)) rest = w & ~(UINT64_C(7) << shift);
+    else if (tag_is_newer(w, at->tag) && !insist) return true; /* overtaken: nobody misses it */
+    unsigned old_kind = slot / RING_SLOTS % NEAP__KINDS; /* if it was a cell of a time window */
+    uint64_t new = rest | (uint64_t)(kind + 1) << shift;
+    if (swap_and_fold(b, word, w, new, old_kind, cell_count(w))) return true;
+  }
+}
+
+static uint64_t ones(uint64_t x) {
+#if defined(__GNUC__)
+  return (uint64_t)__builtin_popcountll(x);
+#else
+  uint64_t n = 0;
+  for (; x; x &= x - 1) n++;
+  return n;
+#endif
+}
+
+static void ring_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
+  const uint64_t lows = UINT64_C(0x249249249249); /* bit 0 of each of 16 outcomes */
+  uint32_t words = (shape_length(at->shape) + RING_SLOTS - 1) / RING_SLOTS;
+  for (uint32_t i = 0; i < words; i++) {
+    uint64_t w = word_load(&b->cells[i]);
+    if (word_tag(w) != at->tag || !(w & RING_FLAG)) continue;
+    uint64_t b0 = w & lows, b1 = w >> 1 & lows, b2 = w >> 2 & lows;
+    out->kinds[KIND_SUCCESS] += ones(b0 & ~b1);      /* 001 */
+    out->kinds[KIND_SLOW_SUCCESS] += ones(b1 & ~b0); /* 010 */
+    out->kinds[KIND_FAILURE] += ones(b0 & b1);       /* 011 */
+    out->kinds[KIND_SLOW_FAILURE] += ones(b2);       /* 100 */
+  }
+}
+
+/* ---- both ---- */
+
+bool neap__window_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
+  return shape_is_count(at->shape) ? ring_add(b, at, kind, insist) : time_add(b, at, kind, insist);
+}
+
+void neap__window_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
+  *out = (window_sums){{0}, 0, 0};
+  if (shape_is_count(at->shape)) ring_sum(b, at, out);
+  else time_sum(b, at, out);
+  for (unsigned kind = 0; kind < NEAP__KINDS; kind++) out->calls += out->kinds[kind];
+}
+
+void neap__window_unfolded(const neap__breaker *b, uint64_t kinds[NEAP__KINDS]) {
+  for (unsigned kind = 0; kind < NEAP__KINDS; kind++) kinds[kind] = 0;
+  kinds[KIND_SUCCESS] = word_load(&b->head) & HEAD_SUCCESS_TOP;
+  for (unsigned i = 0; i < NEAP__CELLS; i++)
+    kinds[i % NEAP__KINDS] += cell_count(word_load(&b->cells[i]));
+}
+
+/* ---- mark ---- */
+
+#define STEP_LONGEST (UINT64_C(1) << 21) /* slices; a "step" further back is an idle gap, modulo 2^30 */
+
+static uint64_t mark_word(const window_place *at, uint64_t bad, bool below) {
+  return (uint64_t)at->tag << TAG_SHIFT | (bad & MASK(MARK_BAD_BITS)) << (MARK_EVALUATED_BITS + 1) |
+         (at->slice & MASK(MARK_EVALUATED_BITS)) << 1 | (below ? MARK_BELOW : 0);
+}
+
+static uint64_t mark_bad_slice(uint64_t m) {
+  return m >> (MARK_EVALUATED_BITS + 1) & MASK(MARK_BAD_BITS);
+}
+
+static uint64_t mark_evaluated_slice(uint64_t m) { return m >> 1 & MASK(MARK_EVALUATED_BITS); }
+
+/* The clock went back since the evaluation that `m` tells of; not, as far as can be told, forward by years. */
+static bool mark_shows_step(uint64_t m, const window_place *at) {
+  uint64_t ahead = (mark_evaluated_slice(m) - at->slice) & MASK(MARK_EVALUATED_BITS);
+  return m != 0 && word_tag(m) == at->tag && ahead > 2 && ahead < STEP_LONGEST;
+}
+
+static bool mark_swap(neap__breaker *b, const window_place *at, uint64_t old, uint64_t new) {
+  if (!word_swap(&b->mark, old, new)) return false;
+  if (NEAP__UNLIKELY(mark_shows_step(old, at))) total_add(b, TOTAL_clock_steps, 1);
+  return true;
+}
+
+bool neap__mark_bad(neap__breaker *b, const window_place *at, bool insist) {
+  uint64_t new = mark_word(at, at->slice, true);
+  for (;;) {
+    uint64_t m = word_load(&b->mark);
+    if (tag_is_newer(m, at->tag) && !insist) return false;
+    if (m == new || mark_swap(b, at, m, new)) return true;
+  }
+}
+
+bool neap__mark_wants_evaluation(const neap__breaker *b, const window_place *at, uint64_t *seen) {
+  uint64_t m = *seen = word_load(&b->mark);
+  if (word_tag(m) != at->tag || m == 0) return false;
+  uint64_t age = (at->slice - mark_bad_slice(m)) & MASK(MARK_BAD_BITS);
+  bool is_in_window = age < NEAP__SLICES || age > MASK(MARK_BAD_BITS) - 2 * NEAP__SLICES;
+  if (!is_in_window) return false;
+  return (m & MARK_BELOW) || mark_evaluated_slice(m) != (at->slice & MASK(MARK_EVALUATED_BITS));
+}
+
+void neap__mark_evaluated(neap__breaker *b, const window_place *at, uint64_t seen, bool below) {
+  uint64_t new = mark_word(at, mark_bad_slice(seen), below);
+  if (new != seen) mark_swap(b, at, seen, new);
+}
