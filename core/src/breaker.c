@@ -272,21 +272,22 @@ static NEAP__NOINLINE neap_verdict acquire_slow(neap__breaker *b, const neap_rul
   return verdict;
 }
 
-/* Open with nothing else to think of is the other thing a breaker says often. */
+/* Open with nothing else to think of is the other thing a breaker says often.  Of the states only OPEN has the top bit. */
 static NEAP__NOINLINE neap_verdict acquire_open(neap__breaker *b, const neap_rules *r,
                                                 uint64_t now_ms, neap_permit *permit,
                                                 neap_transition *moved) {
   uint64_t s = word_load(&b->state);
-  if (NEAP__LIKELY(s >> 62 == NEAP_OPEN && open_left(s, r, now_ms) > 0 &&
-                   (word_load(&b->mode) | (uint64_t)r->mode) == 0)) {
+  if (NEAP__LIKELY(s >> 63 && open_left(s, r, now_ms) > 0 &&
+                   (word_load(&b->mode) | rules_flags(r)) >> 63 == 0)) {
     if (r->count_refusals) total_add(b, TOTAL_refused_open, 1);
     return NEAP_REFUSE_OPEN;
   }
   return acquire_slow(b, r, now_ms, permit, moved);
 }
 
+/* CLOSED is 0 in the two bits where the mode word and the flags say that there is a mode. */
 static inline bool is_plainly_closed(const neap__breaker *b, const neap_rules *r, uint64_t s) {
-  return (s >> 62 | word_load(&b->mode) | (uint64_t)r->mode) == 0;
+  return (word_load(&b->mode) | s | rules_flags(r)) >> 62 == 0;
 }
 
 neap_verdict neap_breaker_acquire(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
@@ -419,7 +420,7 @@ static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64
     return NEAP_COUNTED;
   }
   uint64_t seen;
-  if ((r->prepared[PREPARED_FLAGS] & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
+  if ((rules_flags(r) & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
     evaluate(b, r, s, now_ms, &at, 0, 0, moved);
   return NEAP_COUNTED;
 }
@@ -503,12 +504,13 @@ static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rul
 }
 
 /* The success that finds bad calls in the window; already counted. */
-static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r, uint64_t s,
-                                                  uint64_t now_ms, neap_transition *moved) {
+static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s,
+                                                  neap_transition *moved) {
   run_end(b, state_epoch(s));
   window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
   uint64_t seen;
-  if ((r->prepared[PREPARED_FLAGS] & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
+  if ((rules_flags(r) & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
     evaluate(b, r, s, now_ms, &at, 0, 0, moved);
   return NEAP_COUNTED;
 }
@@ -520,20 +522,19 @@ neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, ui
   neap__breaker *b = breaker_of(breaker);
   uint64_t p = permit->opaque;
   permit->opaque = 0;
-  uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry), shape = rules_shape(r);
-  if (NEAP__UNLIKELY((s >> 40) * 4 + PERMIT_PLAIN != p || call->outcome != NEAP_SUCCESS ||
-                     call->duration_ms != 0 || geometry_shape(geometry) != shape ||
-                     shape_is_count(shape)))
+  uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry);
+  if (NEAP__UNLIKELY((s >> 40) * 4 + PERMIT_PLAIN != p ||
+                     geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT] ||
+                     (call->outcome | call->duration_ms) != 0))
     return report_slow(b, r, now_ms, p, call, moved);
-  uint64_t slice = slice_by_reciprocal(now_ms, (uint32_t)shape / NEAP__SLICES,
+  uint64_t slice = slice_by_reciprocal(now_ms, r->prepared[PREPARED_SLICE_MS],
                                        r->prepared[PREPARED_RECIPROCAL]);
-  uint64_t base = cell_base(window_tag(state_epoch(s), geometry), slice);
   neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
-  uint64_t c = word_load(cell);
+  uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
   if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2 || !word_swap(cell, c, c + 1)))
     return report_slow(b, r, now_ms, p, call, moved);
-  if (NEAP__UNLIKELY((word_load(&b->run) & MASK(RUN_BITS)) != 0 || word_load(&b->mark) != 0))
-    return success_check(b, r, s, now_ms, moved);
+  if (NEAP__UNLIKELY((word_load(&b->run) << (64 - RUN_BITS) | word_load(&b->mark)) != 0))
+    return success_check(b, r, now_ms, s, moved);
   return NEAP_COUNTED;
 }
 

@@ -133,16 +133,25 @@ static inline uint32_t permit_epoch(uint64_t p) { return (uint32_t)(p >> 2 & MAS
 
 /* ---- what neap_rules_prepare() adds ---- */
 
-enum { PREPARED_RECIPROCAL, PREPARED_SHAPE, PREPARED_LONGEST, PREPARED_FLAGS };
-#define PREPARED_MAGIC UINT64_C(0x6e65617000000000)
-#define PREPARED_RATES 1u /* a rate rule is set, so a success can trip */
+enum {
+  PREPARED_RECIPROCAL, /* floor((2^64 - 1) / slice_ms) */
+  PREPARED_SLICE_MS,
+  PREPARED_SHAPE,
+  PREPARED_SHORTCUT, /* the shape of a time window; of a count window, what no geometry equals */
+  PREPARED_LONGEST,  /* cooldown, with the slack */
+  PREPARED_FLAGS
+};
+#define PREPARED_MAGIC UINT64_C(0x2e65617000000000)
+#define PREPARED_MODE (UINT64_C(1) << 63) /* mode is not NEAP_AUTO; the same bit as in the mode word */
+#define PREPARED_RATES 1u                 /* a rate rule is set, so a success can trip */
 
 #define SHAPE_COUNT (UINT64_C(1) << 31)
 
 static inline uint64_t rules_shape(const neap_rules *r) { return r->prepared[PREPARED_SHAPE]; }
 static inline uint64_t rules_longest_ms(const neap_rules *r) { return r->prepared[PREPARED_LONGEST]; }
+static inline uint64_t rules_flags(const neap_rules *r) { return r->prepared[PREPARED_FLAGS]; }
 static inline bool rules_are_prepared(const neap_rules *r) {
-  return (r->prepared[PREPARED_FLAGS] & ~MASK(32)) == PREPARED_MAGIC;
+  return (rules_flags(r) & ~MASK(32) & ~PREPARED_MODE) == PREPARED_MAGIC;
 }
 
 static inline void total_add(neap__breaker *b, unsigned total, uint64_t n) {

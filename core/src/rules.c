@@ -97,10 +97,13 @@ bool neap_rules_prepare(neap_rules *rules, neap_error *error) {
   rules_derive(&r);
   if (rules_fail(&r, error)) return false;
   bool is_count = r.window == NEAP_WINDOW_COUNT;
-  r.prepared[PREPARED_RECIPROCAL] = UINT64_MAX / (r.length_ms / 16);
+  r.prepared[PREPARED_SLICE_MS] = r.length_ms / 16;
+  r.prepared[PREPARED_RECIPROCAL] = UINT64_MAX / r.prepared[PREPARED_SLICE_MS];
+  r.prepared[PREPARED_SHORTCUT] = is_count ? UINT64_MAX : r.length_ms;
   r.prepared[PREPARED_SHAPE] = is_count ? SHAPE_COUNT | r.calls : r.length_ms;
   r.prepared[PREPARED_LONGEST] = cooldown_with_jitter(&r) + SLACK_MS;
-  r.prepared[PREPARED_FLAGS] = PREPARED_MAGIC | (r.failure_rate || r.slow_rate ? PREPARED_RATES : 0);
+  r.prepared[PREPARED_FLAGS] = PREPARED_MAGIC | (r.mode == NEAP_AUTO ? 0 : PREPARED_MODE) |
+                               (r.failure_rate || r.slow_rate ? PREPARED_RATES : 0);
   *rules = r;
   return true;
 }

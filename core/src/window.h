@@ -85,7 +85,7 @@ static inline uint64_t high_product(uint64_t a, uint64_t b) {
 }
 
 /* now / slice_ms without a division: with the reciprocal floor((2^64 - 1) / slice_ms) the estimate is the quotient or one less. */
-static inline uint64_t slice_by_reciprocal(uint64_t now_ms, uint32_t slice_ms, uint64_t reciprocal) {
+static inline uint64_t slice_by_reciprocal(uint64_t now_ms, uint64_t slice_ms, uint64_t reciprocal) {
   uint64_t slice = high_product(now_ms, reciprocal);
   return now_ms - slice * slice_ms >= slice_ms ? slice + 1 : slice;
 }

@@ -206,7 +206,7 @@ typedef struct neap_rules {
   bool count_refusals;  /* true.  false: a refusal stores nothing */
 
   /* Filled by neap_rules_prepare(). */
-  uint64_t prepared[4];
+  uint64_t prepared[6];
 } neap_rules;
 
 /* The defaults above: valid but for the missing trip rule. */
