@@ -49,7 +49,6 @@ static uint64_t cooldown_with_jitter(const neap_rules *r, uint32_t level, uint32
 
 /* How long the dependency asked to be left alone, as far as it is heeded. */
 static uint64_t retry_after_heeded(neap__breaker *b, const neap_rules *r, int64_t retry_after_ms) {
-  if (retry_after_ms == 0) return 0;
   if (retry_after_ms < 0 || retry_after_ms > RETRY_AFTER_LONGEST_MS) {
     total_add(b, TOTAL_retry_ignored, 1);
     return 0;
@@ -343,7 +342,7 @@ static bool trip_rule(const neap_rules *r, const window_sums *sums, uint64_t run
 
 /* Sums the window and trips if a rule holds; otherwise tells the next success what it may skip. */
 static void evaluate(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
-                     const window_place *at, uint64_t run, int64_t retry_after_ms,
+                     const window_place *at, uint64_t run, uint64_t retry_after_ms,
                      neap_transition *moved) {
   uint64_t seen = word_load(&b->mark);
   window_sums sums;
@@ -351,7 +350,7 @@ static void evaluate(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t
   neap_transition t = {.to = NEAP_OPEN};
   if (trip_rule(r, &sums, run, &t)) {
     level_of_trip(r, s, now_ms, &t);
-    t.open_ms = retry_after_heeded(b, r, retry_after_ms);
+    t.open_ms = retry_after_ms;
     move(b, r, s, now_ms, &t, moved); /* if it fails, somebody else has moved it */
     return;
   }
@@ -396,7 +395,7 @@ static void duration_count(neap__breaker *b, uint64_t duration_ms) {
 
 /* An outcome that the closed window counts.  The epoch of `s` is the permit's. */
 static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64_t s,
-                                   uint64_t now_ms, unsigned kind, const neap_call *call,
+                                   uint64_t now_ms, unsigned kind, uint64_t retry_after_ms,
                                    neap_transition *moved) {
   window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
   bool insist = false;
@@ -416,7 +415,7 @@ static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64
       if (!is_current) return NEAP_COUNTED;
       neap__mark_bad(b, &at, true);
     }
-    evaluate(b, r, s, now_ms, &at, run, call->retry_after_ms, moved);
+    evaluate(b, r, s, now_ms, &at, run, retry_after_ms, moved);
     return NEAP_COUNTED;
   }
   uint64_t seen;
@@ -427,7 +426,7 @@ static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64
 
 /* A probe's slot goes back, its outcome is counted and the round judged, all in one swap. */
 static neap_reported report_probe(neap__breaker *b, const neap_rules *r, uint64_t p, uint64_t now_ms,
-                                  bool is_neutral, bool is_success, int64_t retry_after_ms,
+                                  bool is_neutral, bool is_success, uint64_t retry_after_ms,
                                   neap_transition *moved) {
   for (;;) {
     uint64_t s = word_load(&b->state);
@@ -444,7 +443,7 @@ static neap_reported report_probe(neap__breaker *b, const neap_rules *r, uint64_
       continue;
     }
     neap_transition t = verdict == ROUND_CLOSES ? round_close(after, r) : round_reopen(after, r);
-    if (verdict == ROUND_REOPENS) t.open_ms = retry_after_heeded(b, r, retry_after_ms);
+    if (verdict == ROUND_REOPENS) t.open_ms = retry_after_ms;
     if (move(b, r, s, now_ms, &t, moved)) return NEAP_COUNTED;
   }
 }
@@ -467,16 +466,18 @@ static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint6
                                     uint64_t now_ms, const neap_call *call, uint64_t duration_ms,
                                     neap_transition *moved) {
   unsigned kind = call_kind(r, call, duration_ms);
+  uint64_t retry_after_ms = kind_is_failure(kind) ? retry_after_heeded(b, r, call->retry_after_ms) : 0;
   neap_reported reported = NEAP_COUNTED;
   if ((p & 3) == PERMIT_PROBE) {
     bool is_success = !kind_is_failure(kind) && !(kind == KIND_SLOW_SUCCESS && r->slow_rate != 0);
-    reported = report_probe(b, r, p, now_ms, false, is_success, call->retry_after_ms, moved);
+    reported = report_probe(b, r, p, now_ms, false, is_success, retry_after_ms, moved);
     if (reported == NEAP_COUNTED) total_add(b, kind, 1);
   } else if ((p & 3) == PERMIT_BYPASS) {
     total_add(b, kind, 1);
   } else {
     uint64_t s = word_load(&b->state);
-    reported = s >> 40 == p >> 2 ? report_closed(b, r, s, now_ms, kind, call, moved) : NEAP_STALE;
+    reported = s >> 40 == p >> 2 ? report_closed(b, r, s, now_ms, kind, retry_after_ms, moved)
+                                 : NEAP_STALE;
   }
   if (reported != NEAP_COUNTED) return reported;
   if (call->outcome == NEAP_TIMEOUT) total_add(b, TOTAL_timeout, 1);
@@ -546,15 +547,27 @@ neap_reported neap_breaker_report_on(neap_breaker *b, const neap_rules *r, const
 
 /* ---- by hand and by function ---- */
 
+/* What a transition that no rule of the core caused reports as its `calls`. */
+static uint64_t calls_known(const neap__breaker *b, const neap_rules *r, uint64_t s,
+                            uint64_t now_ms) {
+  if (state_kind(s) == NEAP_HALF_OPEN) return half_succeeded(s) + half_failed(s);
+  if (state_kind(s) == NEAP_OPEN) return 0;
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  window_sums sums;
+  neap__window_sum(b, &at, &sums);
+  return sums.calls;
+}
+
 bool neap_breaker_decide(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms, uint32_t epoch,
                          neap_state to, int64_t retry_after_ms, neap_transition *moved) {
   neap__breaker *b = breaker_of(breaker);
+  uint64_t least_ms = to == NEAP_OPEN ? retry_after_heeded(b, r, retry_after_ms) : 0;
   for (;;) {
     uint64_t s = word_load(&b->state);
     if (state_epoch(s) != (epoch & MASK(EPOCH_BITS))) return false;
     neap_transition t;
     if (state_kind(s) == NEAP_CLOSED && to == NEAP_OPEN) {
-      t = (neap_transition){.to = NEAP_OPEN};
+      t = (neap_transition){.to = NEAP_OPEN, .calls = calls_known(b, r, s, now_ms)};
       level_of_trip(r, s, now_ms, &t);
     } else if (state_kind(s) == NEAP_HALF_OPEN && to != NEAP_HALF_OPEN) {
       t = to == NEAP_OPEN ? round_reopen(s, r) : round_close(s, r);
@@ -563,7 +576,7 @@ bool neap_breaker_decide(neap_breaker *breaker, const neap_rules *r, uint64_t no
       return false;
     }
     t.cause = NEAP_BY_FUNCTION;
-    if (to == NEAP_OPEN) t.open_ms = retry_after_heeded(b, r, retry_after_ms);
+    t.open_ms = least_ms;
     if (move(b, r, s, now_ms, &t, moved)) return true;
   }
 }
@@ -572,9 +585,12 @@ void neap_breaker_reset(neap_breaker *breaker, const neap_rules *r, uint64_t now
                         neap_transition *moved) {
   neap__breaker *b = breaker_of(breaker);
   neap_transition t;
+  uint64_t s;
   do {
-    t = (neap_transition){.to = NEAP_CLOSED, .cause = NEAP_BY_RESET};
-  } while (!move(b, r, word_load(&b->state), now_ms, &t, moved));
+    s = word_load(&b->state);
+    t = (neap_transition){
+        .to = NEAP_CLOSED, .cause = NEAP_BY_RESET, .calls = calls_known(b, r, s, now_ms)};
+  } while (!move(b, r, s, now_ms, &t, moved));
 }
 
 neap_status neap_breaker_trip(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
@@ -586,6 +602,7 @@ neap_status neap_breaker_trip(neap_breaker *breaker, const neap_rules *r, uint64
   do {
     s = word_load(&b->state);
     t = (neap_transition){.to = NEAP_OPEN, .cause = NEAP_BY_TRIP, .open_ms = open_ms};
+    t.calls = calls_known(b, r, s, now_ms);
     if (state_kind(s) == NEAP_CLOSED) level_of_trip(r, s, now_ms, &t);
     else t.level = state_level(s) > 0 ? state_level(s) : 1;
   } while (!move(b, r, s, now_ms, &t, moved));

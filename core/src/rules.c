@@ -50,6 +50,11 @@ static uint64_t cooldown_with_jitter(const neap_rules *r) {
   return (uint64_t)r->max_cooldown_ms + (uint64_t)r->max_cooldown_ms * r->jitter / NEAP_ONE;
 }
 
+/* The longest cooldown that its jitter does not take over a day. */
+static uint64_t jitter_leaves_ms(const neap_rules *r) {
+  return (uint64_t)DAY_MS * NEAP_ONE / (NEAP_ONE + (uint64_t)r->jitter);
+}
+
 static bool rules_fail(const neap_rules *r, neap_error *error) {
   const uint64_t count_calls = r->window == NEAP_WINDOW_COUNT ? r->calls : COUNT_MAX;
   const bool has_rule = r->failures || r->consecutive_failures || r->failure_rate || r->slow_rate ||
@@ -63,7 +68,7 @@ static bool rules_fail(const neap_rules *r, neap_error *error) {
        "must be at most 1,000,000; 0 is off"},
       {"failure_rate", r->failure_rate, 0, NEAP_ONE, "must be a share of at most 1.0; 0 is off"},
       {"slow_rate", r->slow_rate, 0, NEAP_ONE, "must be a share of at most 1.0; 0 is off"},
-      {"failures", has_rule, 1, 1,
+      {"failures", has_rule, 1, COUNT_MAX,
        "must be set, or consecutive_failures, failure_rate, slow_rate or trip_by_function: "
        "without a trip rule it never opens"},
       {"failures", r->window == NEAP_WINDOW_COUNT ? r->failures : 0, 0, count_calls,
@@ -77,8 +82,8 @@ static bool rules_fail(const neap_rules *r, neap_error *error) {
        "must be cooldown_ms to one day"},
       {"backoff", r->backoff, NEAP_ONE, 100 * NEAP_ONE, "must be a factor of 1.0 to 100.0"},
       {"jitter", r->jitter, 0, NEAP_ONE, "must be a share of at most 1.0"},
-      {"jitter", cooldown_with_jitter(r), 1, DAY_MS,
-       "must keep max_cooldown_ms * (1 + jitter) within one day"},
+      {"max_cooldown_ms", r->max_cooldown_ms, 1, jitter_leaves_ms(r),
+       "must leave max_cooldown_ms * (1 + jitter) within one day"},
       {"probes", r->probes, 1, 31, "must be 1 to 31"},
       {"successes", r->successes, 1, r->probes, "must be 1 to probes"},
       {"concurrent", r->concurrent, 1, 15, "must be 1 to 15"},

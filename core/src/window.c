@@ -75,7 +75,7 @@ static uint64_t lap_ahead(uint64_t c, uint64_t slice) {
 /* How many outcomes of a time window a word holds, of whatever tag. */
 static uint64_t cell_count(uint64_t c) { return c & RING_FLAG ? 0 : c & COUNT_TOP; }
 
-static bool time_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
+static bool time_add(neap__breaker *b, window_place *at, unsigned kind, bool insist) {
   neap__word *cell = &b->cells[(at->slice % NEAP__SLICES) * NEAP__KINDS + kind];
   for (;;) {
     uint64_t c = word_load(cell), count = cell_count(c);
@@ -85,6 +85,7 @@ static bool time_add(neap__breaker *b, const window_place *at, unsigned kind, bo
         return true;
       }
       if (!word_swap(cell, c, c + 1)) continue;
+      at->slice += lap_ahead(c, at->slice) * NEAP__SLICES;
       if (count + 1 == COUNT_TOP) window_halve(b, at->tag);
       return true;
     }
@@ -183,7 +184,7 @@ static void ring_sum(const neap__breaker *b, const window_place *at, window_sums
 
 /* ---- both ---- */
 
-bool neap__window_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
+bool neap__window_add(neap__breaker *b, window_place *at, unsigned kind, bool insist) {
   return shape_is_count(at->shape) ? ring_add(b, at, kind, insist) : time_add(b, at, kind, insist);
 }
 
@@ -228,11 +229,18 @@ static bool mark_swap(neap__breaker *b, const window_place *at, uint64_t old, ui
   return true;
 }
 
+/* The later of the mark's slice and ours: somebody with a faster clock may have been here. */
+static uint64_t mark_last_bad(uint64_t m, const window_place *at) {
+  uint64_t ahead = (mark_bad_slice(m) - at->slice) & MASK(MARK_BAD_BITS);
+  bool is_later = m != 0 && word_tag(m) == at->tag && ahead < 2 * NEAP__SLICES;
+  return is_later ? mark_bad_slice(m) : at->slice;
+}
+
 bool neap__mark_bad(neap__breaker *b, const window_place *at, bool insist) {
-  uint64_t new = mark_word(at, at->slice, true);
   for (;;) {
     uint64_t m = word_load(&b->mark);
     if (tag_is_newer(m, at->tag) && !insist) return false;
+    uint64_t new = mark_word(at, mark_last_bad(m, at), true);
     if (m == new || mark_swap(b, at, m, new)) return true;
   }
 }

@@ -98,9 +98,9 @@ static inline uint64_t cell_base(uint32_t tag, uint64_t slice) {
 NEAP__HIDDEN window_place neap__window_place(const neap__breaker *b, const neap_rules *rules, uint32_t epoch,
                                 uint64_t now_ms);
 
-/* Counts an outcome.  False: a word of a newer tag was met, so read the state again; `insist` says that the state was read again
- * and is unchanged, so the word is not newer but very old. */
-NEAP__HIDDEN bool neap__window_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist);
+/* Counts an outcome; at->slice becomes the slice it was counted in.  False: a word of a newer tag was met, so read the state again;
+ * `insist` says that the state was read again and is unchanged, so the word is not newer but very old. */
+NEAP__HIDDEN bool neap__window_add(neap__breaker *b, window_place *at, unsigned kind, bool insist);
 
 NEAP__HIDDEN void neap__window_sum(const neap__breaker *b, const window_place *at, window_sums *out);
 
