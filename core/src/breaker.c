@@ -1,11 +1,11 @@
 /* The state machine: the only place that writes the state word.
  *
- *   acquire   closed and refused-because-open are answered at once; the rest goes through acquire_state()
- *   report    a healthy success is counted at once; the rest goes through report_slow()
+ *   acquire   closed, and refused because open, is answered at once; the rest by acquire_state()
+ *   report    a healthy success is counted at once; the rest by report_slow()
  *   move()    the one compare-and-swap that is a transition, with its bookkeeping
  *
- * Bookkeeping (totals, the instant it opened, the transition's record) follows the swap: a process that dies in between loses that,
- * never the transition. */
+ * Bookkeeping (totals, the instant it opened, the transition's record) follows the swap: a process
+ * that dies in between loses that, never the transition. */
 #include <assert.h>
 
 #include "machine.h"
@@ -67,15 +67,16 @@ uint64_t neap__open_age_ms(const neap__breaker *b, uint64_t s, uint64_t now_ms) 
   return is_known ? time_since(opened & MASK(TIME_BITS), now_ms) : 0;
 }
 
-/* t->open_ms is by hand exactly that; otherwise what a Retry-After asked, and the least; 0 says nothing. */
+/* t->open_ms is by hand exactly that; otherwise what a Retry-After asked, and the least; 0 says
+ * nothing. */
 static uint64_t open_for_ms(const neap_rules *r, const neap_transition *t) {
   if (t->cause == NEAP_BY_TRIP && t->open_ms != 0) return t->open_ms;
   uint64_t cooldown = cooldown_with_jitter(r, t->level, t->epoch);
   return cooldown > t->open_ms ? cooldown : t->open_ms;
 }
 
-/* What every transition shares.  `t` has to, cause, level and the numbers; the rest comes from `s`.  False: `s` is not the state any
- * more. */
+/* What every transition shares.  `t` has to, cause, level and the numbers; the rest comes from `s`.
+ * False: `s` is not the state any more. */
 static bool move(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
                  neap_transition *t, neap_transition *moved) {
   t->from = state_kind(s);
@@ -92,11 +93,11 @@ static bool move(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now
   return true;
 }
 
-/* The level that a trip from CLOSED leads to: the backoff goes on if it closed less than a cooldown ago. */
+/* The level that a trip from CLOSED leads to: the backoff goes on if it closed less than a cooldown
+ * ago. */
 static void level_of_trip(const neap_rules *r, uint64_t s, uint64_t now_ms, neap_transition *t) {
   uint32_t level = state_level(s);
-  t->flapping = level > 0 &&
-                time_since(state_time(s), now_ms) < neap_rules_cooldown_ms(r, level);
+  t->flapping = level > 0 && time_since(state_time(s), now_ms) < neap_rules_cooldown_ms(r, level);
   t->level = !t->flapping ? 1 : level < LEVEL_MAX ? level + 1 : LEVEL_MAX;
 }
 
@@ -195,10 +196,14 @@ static bool round_end(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_
                       neap_transition *moved) {
   round_verdict verdict = round_judge(s, r);
   neap_transition t;
-  if (verdict == ROUND_CLOSES) t = round_close(s, r);
-  else if (verdict == ROUND_REOPENS) t = round_reopen(s, r);
-  else if (round_is_lost(s, r, now_ms)) t = round_lose(s, r);
-  else return false;
+  if (verdict == ROUND_CLOSES)
+    t = round_close(s, r);
+  else if (verdict == ROUND_REOPENS)
+    t = round_reopen(s, r);
+  else if (round_is_lost(s, r, now_ms))
+    t = round_lose(s, r);
+  else
+    return false;
   if (move(b, r, s, now_ms, &t, moved) && t.cause == NEAP_BY_PROBE_LOST)
     total_add(b, TOTAL_probes_lost, t.measured);
   return true;
@@ -214,9 +219,7 @@ static neap_verdict acquire_state(neap__breaker *b, const neap_rules *r, uint64_
   for (;;) {
     uint64_t s = word_load(&b->state);
     switch (state_kind(s)) {
-      case NEAP_CLOSED:
-        permit->opaque = permit_word(s, PERMIT_PLAIN);
-        return NEAP_ALLOW;
+      case NEAP_CLOSED: permit->opaque = permit_word(s, PERMIT_PLAIN); return NEAP_ALLOW;
       case NEAP_OPEN:
         if (open_left(s, r, now_ms) > 0) return NEAP_REFUSE_OPEN;
         if (round_begin(b, r, s, now_ms, moved)) return probe_admit(b, s, permit);
@@ -263,7 +266,8 @@ static NEAP__NOINLINE neap_verdict acquire_slow(neap__breaker *b, const neap_rul
   if (verdict <= NEAP_ALLOW_BYPASS) return verdict;
   if (mode == NEAP_FORCED_CLOSED || mode == NEAP_SHADOW) {
     uint64_t refusal = (uint64_t)verdict << 57; /* in place of the level */
-    permit->opaque = permit_word((word_load(&b->state) & ~(MASK(5) << 57)) | refusal, PERMIT_BYPASS);
+    permit->opaque =
+        permit_word((word_load(&b->state) & ~(MASK(5) << 57)) | refusal, PERMIT_BYPASS);
     total_add(b, TOTAL_bypassed, 1);
     return NEAP_ALLOW_BYPASS;
   }
@@ -271,7 +275,8 @@ static NEAP__NOINLINE neap_verdict acquire_slow(neap__breaker *b, const neap_rul
   return verdict;
 }
 
-/* Open with nothing else to think of is the other thing a breaker says often.  Of the states only OPEN has the top bit. */
+/* Open with nothing else to think of is the other thing a breaker says often.  Of the states only
+ * OPEN has the top bit. */
 static NEAP__NOINLINE neap_verdict acquire_open(neap__breaker *b, const neap_rules *r,
                                                 uint64_t now_ms, neap_permit *permit,
                                                 neap_transition *moved) {
@@ -406,8 +411,10 @@ static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64
     at = again;
   }
   uint64_t run = 0;
-  if (kind_is_failure(kind)) run = run_lengthen(b, s);
-  else run_end(b, state_epoch(s));
+  if (kind_is_failure(kind))
+    run = run_lengthen(b, s);
+  else
+    run_end(b, state_epoch(s));
   if (kind_is_bad(kind)) {
     if (!neap__mark_bad(b, &at, false)) {
       bool is_current = word_load(&b->state) == s &&
@@ -425,9 +432,9 @@ static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64
 }
 
 /* A probe's slot goes back, its outcome is counted and the round judged, all in one swap. */
-static neap_reported report_probe(neap__breaker *b, const neap_rules *r, uint64_t p, uint64_t now_ms,
-                                  bool is_neutral, bool is_success, uint64_t retry_after_ms,
-                                  neap_transition *moved) {
+static neap_reported report_probe(neap__breaker *b, const neap_rules *r, uint64_t p,
+                                  uint64_t now_ms, bool is_neutral, bool is_success,
+                                  uint64_t retry_after_ms, neap_transition *moved) {
   for (;;) {
     uint64_t s = word_load(&b->state);
     if (state_kind(s) != NEAP_HALF_OPEN || state_epoch(s) != permit_epoch(p)) return NEAP_STALE;
@@ -466,7 +473,8 @@ static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint6
                                     uint64_t now_ms, const neap_call *call, uint64_t duration_ms,
                                     neap_transition *moved) {
   unsigned kind = call_kind(r, call, duration_ms);
-  uint64_t retry_after_ms = kind_is_failure(kind) ? retry_after_heeded(b, r, call->retry_after_ms) : 0;
+  uint64_t retry_after_ms =
+      kind_is_failure(kind) ? retry_after_heeded(b, r, call->retry_after_ms) : 0;
   neap_reported reported = NEAP_COUNTED;
   if ((p & 3) == PERMIT_PROBE) {
     bool is_success = !kind_is_failure(kind) && !(kind == KIND_SLOW_SUCCESS && r->slow_rate != 0);
@@ -516,7 +524,8 @@ static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_r
   return NEAP_COUNTED;
 }
 
-/* Here: a success under a millisecond, admitted in this epoch, its counter already there.  Everything else: report_slow(). */
+/* Here: a success under a millisecond, admitted in this epoch, its counter already there.
+ * Everything else: report_slow(). */
 neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
                                   neap_permit *permit, const neap_call *call,
                                   neap_transition *moved) {
@@ -528,8 +537,8 @@ neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, ui
                      geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT] ||
                      (call->outcome | call->duration_ms) != 0))
     return report_slow(b, r, now_ms, p, call, moved);
-  uint64_t slice = slice_by_reciprocal(now_ms, r->prepared[PREPARED_SLICE_MS],
-                                       r->prepared[PREPARED_RECIPROCAL]);
+  uint64_t slice =
+      slice_by_reciprocal(now_ms, r->prepared[PREPARED_SLICE_MS], r->prepared[PREPARED_RECIPROCAL]);
   neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
   uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
   if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2 || !word_swap(cell, c, c + 1)))
@@ -558,8 +567,9 @@ static uint64_t calls_known(const neap__breaker *b, const neap_rules *r, uint64_
   return sums.calls;
 }
 
-bool neap_breaker_decide(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms, uint32_t epoch,
-                         neap_state to, int64_t retry_after_ms, neap_transition *moved) {
+bool neap_breaker_decide(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                         uint32_t epoch, neap_state to, int64_t retry_after_ms,
+                         neap_transition *moved) {
   neap__breaker *b = breaker_of(breaker);
   uint64_t least_ms = to == NEAP_OPEN ? retry_after_heeded(b, r, retry_after_ms) : 0;
   for (;;) {
@@ -603,8 +613,10 @@ neap_status neap_breaker_trip(neap_breaker *breaker, const neap_rules *r, uint64
     s = word_load(&b->state);
     t = (neap_transition){.to = NEAP_OPEN, .cause = NEAP_BY_TRIP, .open_ms = open_ms};
     t.calls = calls_known(b, r, s, now_ms);
-    if (state_kind(s) == NEAP_CLOSED) level_of_trip(r, s, now_ms, &t);
-    else t.level = state_level(s) > 0 ? state_level(s) : 1;
+    if (state_kind(s) == NEAP_CLOSED)
+      level_of_trip(r, s, now_ms, &t);
+    else
+      t.level = state_level(s) > 0 ? state_level(s) : 1;
   } while (!move(b, r, s, now_ms, &t, moved));
   return NEAP_OK;
 }

@@ -1,6 +1,7 @@
 /* breaker.h: what is inside a neap_breaker, and the bits of its words.
  *
- * The whole state is one word: every transition, and every probe taken or reported, is one compare-and-swap of it.
+ * The whole state is one word: every transition, and every probe taken or reported, is one
+ * compare-and-swap of it.
  *
  *          63..62   61..57    56..40     39..0
  *        +--------+---------+---------+--------------------------------------------------------+
@@ -9,10 +10,13 @@
  *        | HALF   |  level  |  epoch  | in flight 4 | succeeded 5 | failed 5 | lease until 26  |
  *        +--------+---------+---------+--------------------------------------------------------+
  *
- * since and until are ms modulo 2^40, the lease ms modulo 2^26.  All zero: closed, level 0, epoch 0.
+ * since and until are ms modulo 2^40, the lease ms modulo 2^26.  All zero: closed, level 0, epoch
+ * 0.
  *
- * A permit is the upper 24 bits of the state word it was given under, times 4, plus its kind.  For a call admitted by a closed
- * breaker the upper bits say state, level and epoch at once, so one comparison tells a current report from a stale one.
+ * A permit is the upper 24 bits of the state word it was given under, times 4, plus its kind.  For
+ * a call admitted by a closed
+ * breaker the upper bits say state, level and epoch at once, so one comparison tells a current
+ * report from a stale one.
  *
  *          23..19   18..2    1..0
  *        +-------+---------+------+
@@ -27,9 +31,9 @@
 
 #define MASK(bits) ((UINT64_C(1) << (bits)) - 1)
 
-#define NEAP__SLICES 16 /* buckets of a time window */
-#define NEAP__KINDS 4   /* counters in each */
-#define NEAP__CELLS (NEAP__SLICES * NEAP__KINDS)
+#define NEAP__SLICES     16 /* buckets of a time window */
+#define NEAP__KINDS      4  /* counters in each */
+#define NEAP__CELLS      (NEAP__SLICES * NEAP__KINDS)
 #define NEAP__NAME_WORDS ((NEAP_NAME_MAX + 1) / 8)
 
 /* How an outcome stands in a window; the first four of neap_totals. */
@@ -74,10 +78,11 @@ static inline neap__breaker *breaker_of(const neap_breaker *b) {
 /* ---- the state word ---- */
 
 #define EPOCH_BITS 17
-#define TIME_BITS 40
+#define TIME_BITS  40
 #define LEASE_BITS 26
-#define LEVEL_MAX 31u
-#define SLACK_MS 60000u /* a deadline further off than its longest possible length plus this is past */
+#define LEVEL_MAX  31u
+#define SLACK_MS                                                                                   \
+  60000u /* a deadline further off than its longest possible length plus this is past */
 
 static inline neap_state state_kind(uint64_t s) { return (neap_state)(s >> 62); }
 static inline uint32_t state_level(uint64_t s) { return (uint32_t)(s >> 57 & MASK(5)); }
@@ -99,8 +104,10 @@ static inline uint64_t half_payload(uint32_t in_flight, uint32_t succeeded, uint
          (lease & MASK(LEASE_BITS));
 }
 
-/* How far a deadline kept modulo 2^bits lies ahead of now; 0 if it is past, or further off than it can be. */
-static inline uint64_t time_left(uint64_t deadline, uint64_t now_ms, unsigned bits, uint64_t longest) {
+/* How far a deadline kept modulo 2^bits lies ahead of now; 0 if it is past, or further off than it
+ * can be. */
+static inline uint64_t time_left(uint64_t deadline, uint64_t now_ms, unsigned bits,
+                                 uint64_t longest) {
   uint64_t left = (deadline - now_ms) & MASK(bits);
   return left <= longest ? left : 0;
 }
@@ -111,7 +118,7 @@ static inline uint64_t time_since(uint64_t since, uint64_t now_ms) {
   return age >> (TIME_BITS - 1) ? 0 : age;
 }
 
-/* ---- the mode word: set 1 (bit 63) | mode 2 (61..62) | timed 1 (60) | until 40.  0: none set ---- */
+/* ---- the mode word: set 1 | mode 2 | timed 1 | 20 unused | until 40.  0: none set ---- */
 
 #define MODE_LONGEST_MS (UINT64_C(31) * 86400000)
 
@@ -142,13 +149,16 @@ enum {
   PREPARED_FLAGS
 };
 #define PREPARED_MAGIC UINT64_C(0x2e65617000000000)
-#define PREPARED_MODE (UINT64_C(1) << 63) /* mode is not NEAP_AUTO; the same bit as in the mode word */
-#define PREPARED_RATES 1u                 /* a rate rule is set, so a success can trip */
+#define PREPARED_MODE                                                                              \
+  (UINT64_C(1) << 63)     /* mode is not NEAP_AUTO; the same bit as in the mode word */
+#define PREPARED_RATES 1u /* a rate rule is set, so a success can trip */
 
 #define SHAPE_COUNT (UINT64_C(1) << 31)
 
 static inline uint64_t rules_shape(const neap_rules *r) { return r->prepared[PREPARED_SHAPE]; }
-static inline uint64_t rules_longest_ms(const neap_rules *r) { return r->prepared[PREPARED_LONGEST]; }
+static inline uint64_t rules_longest_ms(const neap_rules *r) {
+  return r->prepared[PREPARED_LONGEST];
+}
 static inline uint64_t rules_flags(const neap_rules *r) { return r->prepared[PREPARED_FLAGS]; }
 static inline bool rules_are_prepared(const neap_rules *r) {
   return (rules_flags(r) & ~MASK(32) & ~PREPARED_MODE) == PREPARED_MAGIC;

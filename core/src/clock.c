@@ -1,4 +1,5 @@
-/* The system's clocks.  Leave this file out where there is no clock_gettime(): a host's own neap_clock does. */
+/* The system's clocks.  Leave this file out where there is no clock_gettime(): a host's own
+ * neap_clock does. */
 #define _POSIX_C_SOURCE 200809L
 #include <time.h>
 

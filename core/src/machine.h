@@ -19,7 +19,8 @@ NEAP__HIDDEN neap_mode neap__mode_in_force(const neap__breaker *b, const neap_ru
 /* An open word whose cooldown is over reads as half-open. */
 NEAP__HIDDEN neap_state neap__state_at(uint64_t s, const neap_rules *r, uint64_t now_ms);
 
-/* For how long the epoch of `s` has been open or half-open; 0 if closed, or if nobody lived to write when it began. */
+/* For how long the epoch of `s` has been open or half-open; 0 if closed, or if nobody lived to
+ * write when it began. */
 NEAP__HIDDEN uint64_t neap__open_age_ms(const neap__breaker *b, uint64_t s, uint64_t now_ms);
 
 /* Until a call may be let in; 0 if one may be now. */

@@ -1,7 +1,7 @@
 #include "machine.h"
 
 /* ARRAY[index], or "?" for what is none of ours. */
-#define NAME_OF(names, index) \
+#define NAME_OF(names, index)                                                                      \
   ((size_t)(index) < sizeof(names) / sizeof *(names) ? (names)[(size_t)(index)] : "?")
 
 const char *neap_state_name(neap_state state) {
@@ -21,9 +21,10 @@ const char *neap_verdict_name(neap_verdict verdict) {
 }
 
 const char *neap_cause_name(neap_cause cause) {
-  static const char *const names[] = {"none",      "failures",   "failure_rate", "slow_rate",
-                                      "consecutive_failures",    "function",     "cooldown",
-                                      "probes",    "probe_lost", "reset",        "trip"};
+  static const char *const names[] = {
+      "none",     "failures", "failure_rate", "slow_rate",  "consecutive_failures",
+      "function", "cooldown", "probes",       "probe_lost", "reset",
+      "trip"};
   return NAME_OF(names, cause);
 }
 

@@ -4,8 +4,9 @@
  *   | header | hashes: 8 bytes a row      | rows: 1,024 bytes each                |
  *   +--------+----------------------------+---------------------------------------+
  *
- * A row is claimed by one swap of its hash, 0 being free.  Its name is written afterwards, by whoever comes first: a creator that died
- * leaves a row that works.  Rows are never given back, so a row found is a row for good. */
+ * A row is claimed by one swap of its hash, 0 being free.  Its name is written afterwards, by
+ * whoever comes first: a creator that died leaves a row that works.  Rows are never given back, so
+ * a row found is a row for good. */
 #include <string.h>
 
 #include "breaker.h"
@@ -15,9 +16,9 @@ struct neap_panel {
   uint32_t capacity;
 };
 
-#define LINE 64
+#define LINE         64
 #define CAPACITY_MAX 4194304u
-#define HEADER_SIZE ((sizeof(neap_panel) + LINE - 1) / LINE * LINE)
+#define HEADER_SIZE  ((sizeof(neap_panel) + LINE - 1) / LINE * LINE)
 
 static size_t hashes_size(uint32_t capacity) {
   return ((size_t)capacity * sizeof(neap__word) + LINE - 1) / LINE * LINE;
@@ -50,8 +51,11 @@ neap_status neap_panel_init(void *memory, size_t size, uint32_t capacity, uint64
   return NEAP_OK;
 }
 
-/* SipHash-1-3 (Aumasson, Bernstein 2012) with the key twice; 0 is taken to mean free, so it becomes 1. */
-typedef struct sip { uint64_t a, b, c, d; } sip;
+/* SipHash-1-3 (Aumasson, Bernstein 2012) with the key twice; 0 is taken to mean free, so it becomes
+ * 1. */
+typedef struct sip {
+  uint64_t a, b, c, d;
+} sip;
 
 static uint64_t rotate(uint64_t x, unsigned n) { return x << n | x >> (64 - n); }
 

@@ -15,8 +15,8 @@ neap_rules neap_rules_default(void) {
   };
 }
 
-#define DAY_MS 86400000u
-#define HOUR_MS 3600000u
+#define DAY_MS    86400000u
+#define HOUR_MS   3600000u
 #define COUNT_MAX 1000000u
 
 /* One check: the field, its value, its range, and what to say. */
@@ -38,8 +38,7 @@ static void rules_derive(neap_rules *r) {
     bool is_small = r->window == NEAP_WINDOW_COUNT && r->calls < 10;
     r->minimum_calls = is_small ? r->calls : 10;
   }
-  if (r->max_cooldown_ms == 0)
-    r->max_cooldown_ms = r->cooldown_ms > 60000 ? r->cooldown_ms : 60000;
+  if (r->max_cooldown_ms == 0) r->max_cooldown_ms = r->cooldown_ms > 60000 ? r->cooldown_ms : 60000;
   if (r->lease_ms == 0) {
     r->lease_ms = r->timeout_ms == 0 ? 30000 : 2 * r->timeout_ms;
     if (r->lease_ms > HOUR_MS) r->lease_ms = HOUR_MS;
@@ -113,7 +112,8 @@ bool neap_rules_prepare(neap_rules *rules, neap_error *error) {
   return true;
 }
 
-/* min(max_cooldown_ms, cooldown_ms * backoff^(level - 1)), without overflow: each product is under 2^27 * 10^8. */
+/* min(max_cooldown_ms, cooldown_ms * backoff^(level - 1)), without overflow: each product is under
+ * 2^27 * 10^8. */
 uint64_t neap_rules_cooldown_ms(const neap_rules *rules, uint32_t level) {
   uint64_t ms = rules->cooldown_ms;
   for (uint32_t i = 1; i < level && ms < rules->max_cooldown_ms; i++)

@@ -23,8 +23,10 @@ static void snapshot_state(const neap__breaker *b, const neap_rules *r, uint64_t
   out->state = neap__state_at(s, r, now_ms);
   out->level = state_level(s);
   out->epoch = state_epoch(s);
-  if (state_kind(s) != NEAP_CLOSED) out->state_age_ms = neap__open_age_ms(b, s, now_ms);
-  else if (s != 0) out->state_age_ms = time_since(state_time(s), now_ms);
+  if (state_kind(s) != NEAP_CLOSED)
+    out->state_age_ms = neap__open_age_ms(b, s, now_ms);
+  else if (s != 0)
+    out->state_age_ms = time_since(state_time(s), now_ms);
   out->retry_after_ms = neap__retry_after_ms(s, r, now_ms);
   if (state_kind(s) != NEAP_HALF_OPEN) return;
   out->probes_in_flight = half_in_flight(s);
@@ -32,8 +34,8 @@ static void snapshot_state(const neap__breaker *b, const neap_rules *r, uint64_t
   out->probes_failed = half_failed(s);
 }
 
-static void snapshot_window(const neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
-                            neap_snapshot *out) {
+static void snapshot_window(const neap__breaker *b, const neap_rules *r, uint64_t s,
+                            uint64_t now_ms, neap_snapshot *out) {
   window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
   window_sums sums;
   neap__window_sum(b, &at, &sums);

@@ -39,8 +39,8 @@ static void fold_end(neap__breaker *b, unsigned kind, uint64_t count) {
 }
 
 /* Replaces a word that holds `count` outcomes which are not in the new one. */
-static bool swap_and_fold(neap__breaker *b, neap__word *w, uint64_t old, uint64_t new, unsigned kind,
-                          uint64_t count) {
+static bool swap_and_fold(neap__breaker *b, neap__word *w, uint64_t old, uint64_t new,
+                          unsigned kind, uint64_t count) {
   if (count == 0) return word_swap(w, old, new);
   fold_begin(b);
   bool swapped = word_swap(w, old, new);
@@ -58,11 +58,13 @@ static void cell_halve(neap__breaker *b, neap__word *cell, uint32_t tag, unsigne
   }
 }
 
-/* Every counter of the window, and all kinds alike, so that rates stay.  Bad calls first: on the way a rate is too low for an
- * instant, never too high.  Done by the one who filled a counter; if it dies here the counter stays full until its slice has
- * passed, and its further outcomes go to the totals only. */
+/* Every counter of the window, and all kinds alike, so that rates stay.  Bad calls first: on the
+ * way a rate is too low for an instant, never too high.  Done by the one who filled a counter; if
+ * it dies here the counter stays full until its slice has passed, and its further outcomes go to
+ * the totals only. */
 static NEAP__NOINLINE void window_halve(neap__breaker *b, uint32_t tag) {
-  static const unsigned order[] = {KIND_SLOW_FAILURE, KIND_FAILURE, KIND_SLOW_SUCCESS, KIND_SUCCESS};
+  static const unsigned order[] = {KIND_SLOW_FAILURE, KIND_FAILURE, KIND_SLOW_SUCCESS,
+                                   KIND_SUCCESS};
   for (unsigned i = 0; i < NEAP__KINDS; i++)
     for (unsigned slice = 0; slice < NEAP__SLICES; slice++)
       cell_halve(b, &b->cells[slice * NEAP__KINDS + order[i]], tag, order[i]);
@@ -110,8 +112,10 @@ static void time_sum(const neap__breaker *b, const window_place *at, window_sums
     if (word_tag(cells[i]) != at->tag) cells[i] = 0;
     if ((cells[i] & COUNT_TOP) == 0) continue;
     int64_t ahead = slice_ahead(cells[i], i / NEAP__KINDS, at->slice);
-    if (ahead >= 2 * NEAP__SLICES) cells[i] = 0; /* of before the clock stepped back */
-    else if (ahead > newest) newest = ahead;
+    if (ahead >= 2 * NEAP__SLICES)
+      cells[i] = 0; /* of before the clock stepped back */
+    else if (ahead > newest)
+      newest = ahead;
   }
   for (unsigned i = 0; i < NEAP__CELLS; i++) {
     uint64_t count = cells[i] & COUNT_TOP;
@@ -150,8 +154,10 @@ static bool ring_add(neap__breaker *b, const window_place *at, unsigned kind, bo
   unsigned shift = slot % RING_SLOTS * 3;
   for (;;) {
     uint64_t w = word_load(word), rest = (uint64_t)at->tag << TAG_SHIFT | RING_FLAG;
-    if (word_tag(w) == at->tag && (w & RING_FLAG)) rest = w & ~(UINT64_C(7) << shift);
-    else if (tag_is_newer(w, at->tag) && !insist) return true; /* overtaken: nobody misses it */
+    if (word_tag(w) == at->tag && (w & RING_FLAG))
+      rest = w & ~(UINT64_C(7) << shift);
+    else if (tag_is_newer(w, at->tag) && !insist)
+      return true;                                       /* overtaken: nobody misses it */
     unsigned old_kind = slot / RING_SLOTS % NEAP__KINDS; /* if it was a cell of a time window */
     uint64_t new = rest | (uint64_t)(kind + 1) << shift;
     if (swap_and_fold(b, word, w, new, old_kind, cell_count(w))) return true;
@@ -190,8 +196,10 @@ bool neap__window_add(neap__breaker *b, window_place *at, unsigned kind, bool in
 
 void neap__window_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
   *out = (window_sums){{0}, 0, 0};
-  if (shape_is_count(at->shape)) ring_sum(b, at, out);
-  else time_sum(b, at, out);
+  if (shape_is_count(at->shape))
+    ring_sum(b, at, out);
+  else
+    time_sum(b, at, out);
   for (unsigned kind = 0; kind < NEAP__KINDS; kind++) out->calls += out->kinds[kind];
 }
 
@@ -204,7 +212,8 @@ void neap__window_unfolded(const neap__breaker *b, uint64_t kinds[NEAP__KINDS]) 
 
 /* ---- mark ---- */
 
-#define STEP_LONGEST (UINT64_C(1) << 21) /* slices; a "step" further back is an idle gap, modulo 2^30 */
+#define STEP_LONGEST                                                                               \
+  (UINT64_C(1) << 21) /* slices; a "step" further back is an idle gap, modulo 2^30 */
 
 static uint64_t mark_word(const window_place *at, uint64_t bad, bool below) {
   return (uint64_t)at->tag << TAG_SHIFT | (bad & MASK(MARK_BAD_BITS)) << (MARK_EVALUATED_BITS + 1) |
@@ -217,7 +226,8 @@ static uint64_t mark_bad_slice(uint64_t m) {
 
 static uint64_t mark_evaluated_slice(uint64_t m) { return m >> 1 & MASK(MARK_EVALUATED_BITS); }
 
-/* The clock went back since the evaluation that `m` tells of; not, as far as can be told, forward by years. */
+/* The clock went back since the evaluation that `m` tells of; not, as far as can be told, forward
+ * by years. */
 static bool mark_shows_step(uint64_t m, const window_place *at) {
   uint64_t ahead = (mark_evaluated_slice(m) - at->slice) & MASK(MARK_EVALUATED_BITS);
   return m != 0 && word_tag(m) == at->tag && ahead > 2 && ahead < STEP_LONGEST;

@@ -1,28 +1,35 @@
-/* window.h: the outcomes of the recent past, in the 64 words `cells`; as a time window or as the last N calls.
+/* window.h: the outcomes of the recent past, in the 64 words `cells`; as a time window or as the
+ * last N calls.
  *
- * Nothing is ever cleared.  Every word carries a tag, (epoch + geometry generation) modulo 2^12, and a word with another tag is
- * empty: so a transition, or a new geometry, starts a clean window without writing it.
+ * Nothing is ever cleared.  Every word carries a tag, (epoch + geometry generation) modulo 2^12,
+ * and a word with another tag is empty: so a transition, or a new geometry, starts a clean window
+ * without writing it.
  *
- * Time window: slice = floor(now / (length / 16)); four counters for each of the last 16 slices, one line of memory for two.
+ * Time window: slice = floor(now / (length / 16)); four counters for each of the last 16 slices,
+ * one line of memory for two.
  *
  *          63..52   51  50..28       27..0
  *        +--------+---+------------+---------+
  *        |  tag   | 0 | slice / 16 |  count  |    cells[slice % 16 * 4 + kind]
  *        +--------+---+------------+---------+
  *
- *   A counter of another lap is empty too.  Except: one that is one lap *ahead* belongs to reporters that were faster by a whole
- *   window, and the late one counts into it, as of its slice, so nothing is lost.  Further ahead, a clock has stepped back.
- *   A counter that is full halves all of the window, so that no rate is distorted.
+ *   A counter of another lap is empty too.  Except: one that is one lap *ahead* belongs to
+ *   reporters that were faster by a whole window, and the late one counts into it, as of its slice,
+ *   so nothing is lost.  Further ahead, a clock has stepped back. A counter that is full halves all
+ *   of the window, so that no rate is distorted.
  *
- * Count window: the ring of the last N outcomes, 16 to a word.  An outcome claims a position and then writes its slot.
+ * Count window: the ring of the last N outcomes, 16 to a word.  An outcome claims a position and
+ * then writes its slot.
  *
  *          63..52   51..40               39..0                  63..52   51   47..0
- *        +--------+--------------------+-----------+           +--------+---+-----------------------+
+ *        +--------+--------------------+-----------+
+ *        +--------+---+-----------------------+
  *   head |  tag   | position, 0..2N-1  | successes |   cells[] |  tag   | 1 | 16 outcomes of 3 bits |
- *        +--------+--------------------+-----------+           +--------+---+-----------------------+
+ *        +--------+--------------------+-----------+
+ *        +--------+---+-----------------------+
  *
- *   Position p >= N is slot p - N, and says that the ring is full.  Outcomes are 1 + kind; 0 is none.  Bit 51 tells the two kinds
- *   of window apart where one takes over the words of the other.
+ *   Position p >= N is slot p - N, and says that the ring is full.  Outcomes are 1 + kind; 0 is
+ *   none.  Bit 51 tells the two kinds of window apart where one takes over the words of the other.
  *
  * Mark: lets a success that can't trip anything know it at a glance.
  *
@@ -31,26 +38,27 @@
  *        |  tag   | slice of the last bad call  | slice of last evaluation  | below    |
  *        +--------+-----------------------------+---------------------------+----------+
  *
- *   Bad is failed or slow.  Below: that evaluation found fewer calls than minimum_calls.  A bad outcome sets it (below included)
- *   after its count and before it sums, so whoever completes the minimum is seen by one of the two. */
+ *   Bad is failed or slow.  Below: that evaluation found fewer calls than minimum_calls.  A bad
+ *   outcome sets it (below included) after its count and before it sums, so whoever completes the
+ *   minimum is seen by one of the two. */
 #ifndef NEAP_WINDOW_H
 #define NEAP_WINDOW_H
 
 #include "breaker.h"
 
-#define TAG_SHIFT 52
-#define COUNT_BITS 28
-#define COUNT_TOP MASK(COUNT_BITS)
-#define RING_FLAG (UINT64_C(1) << 51)
-#define LAP_BITS 23
-#define SLICE_BITS (LAP_BITS + 4)
+#define TAG_SHIFT           52
+#define COUNT_BITS          28
+#define COUNT_TOP           MASK(COUNT_BITS)
+#define RING_FLAG           (UINT64_C(1) << 51)
+#define LAP_BITS            23
+#define SLICE_BITS          (LAP_BITS + 4)
 #define HEAD_POSITION_SHIFT 40
-#define HEAD_SUCCESS_TOP MASK(40)
-#define RING_SLOTS 16
+#define HEAD_SUCCESS_TOP    MASK(40)
+#define RING_SLOTS          16
 
-#define MARK_BAD_BITS 21
+#define MARK_BAD_BITS       21
 #define MARK_EVALUATED_BITS 30
-#define MARK_BELOW 1u
+#define MARK_BELOW          1u
 
 /* Where in the window an outcome belongs. */
 typedef struct window_place {
@@ -84,8 +92,10 @@ static inline uint64_t high_product(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* now / slice_ms without a division: with the reciprocal floor((2^64 - 1) / slice_ms) the estimate is the quotient or one less. */
-static inline uint64_t slice_by_reciprocal(uint64_t now_ms, uint64_t slice_ms, uint64_t reciprocal) {
+/* now / slice_ms without a division: with the reciprocal floor((2^64 - 1) / slice_ms) the estimate
+ * is the quotient or one less. */
+static inline uint64_t slice_by_reciprocal(uint64_t now_ms, uint64_t slice_ms,
+                                           uint64_t reciprocal) {
   uint64_t slice = high_product(now_ms, reciprocal);
   return now_ms - slice * slice_ms >= slice_ms ? slice + 1 : slice;
 }
@@ -95,14 +105,16 @@ static inline uint64_t cell_base(uint32_t tag, uint64_t slice) {
 }
 
 /* Where an outcome of this epoch at now_ms goes. */
-NEAP__HIDDEN window_place neap__window_place(const neap__breaker *b, const neap_rules *rules, uint32_t epoch,
-                                uint64_t now_ms);
+NEAP__HIDDEN window_place neap__window_place(const neap__breaker *b, const neap_rules *rules,
+                                             uint32_t epoch, uint64_t now_ms);
 
-/* Counts an outcome; at->slice becomes the slice it was counted in.  False: a word of a newer tag was met, so read the state again;
- * `insist` says that the state was read again and is unchanged, so the word is not newer but very old. */
+/* Counts an outcome; at->slice becomes the slice it was counted in.  False: a word of a newer tag
+ * was met, so read the state again; `insist` says that the state was read again and is unchanged,
+ * so the word is not newer but very old. */
 NEAP__HIDDEN bool neap__window_add(neap__breaker *b, window_place *at, unsigned kind, bool insist);
 
-NEAP__HIDDEN void neap__window_sum(const neap__breaker *b, const window_place *at, window_sums *out);
+NEAP__HIDDEN void neap__window_sum(const neap__breaker *b, const window_place *at,
+                                   window_sums *out);
 
 /* Outcomes that are still in cells or head, of whatever tag: to be added to the totals. */
 NEAP__HIDDEN void neap__window_unfolded(const neap__breaker *b, uint64_t kinds[NEAP__KINDS]);
@@ -110,10 +122,13 @@ NEAP__HIDDEN void neap__window_unfolded(const neap__breaker *b, uint64_t kinds[N
 /* After a bad outcome was counted, before the sum.  False: see neap__window_add(). */
 NEAP__HIDDEN bool neap__mark_bad(neap__breaker *b, const window_place *at, bool insist);
 
-/* Whether a success counted at `at` has to be followed by an evaluation; *seen is for neap__mark_evaluated(). */
-NEAP__HIDDEN bool neap__mark_wants_evaluation(const neap__breaker *b, const window_place *at, uint64_t *seen);
+/* Whether a success counted at `at` has to be followed by an evaluation; *seen is for
+ * neap__mark_evaluated(). */
+NEAP__HIDDEN bool neap__mark_wants_evaluation(const neap__breaker *b, const window_place *at,
+                                              uint64_t *seen);
 
 /* After an evaluation: one attempt, since whoever wins has seen as much. */
-NEAP__HIDDEN void neap__mark_evaluated(neap__breaker *b, const window_place *at, uint64_t seen, bool below);
+NEAP__HIDDEN void neap__mark_evaluated(neap__breaker *b, const window_place *at, uint64_t seen,
+                                       bool below);
 
 #endif

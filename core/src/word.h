@@ -1,6 +1,8 @@
-/* word.h: the words that threads and processes share.  Everything that two may write at once goes through here.
+/* word.h: the words that threads and processes share.  Everything that two may write at once goes
+ * through here.
  *
- * Built with NEAP_ATOMICS=OFF (or 0), for one thread on targets without 64-bit atomics, a word is a plain integer. */
+ * Built with NEAP_ATOMICS=OFF (or 0), for one thread on targets without 64-bit atomics, a word is a
+ * plain integer. */
 #ifndef NEAP_WORD_H
 #define NEAP_WORD_H
 
@@ -10,11 +12,11 @@
 #ifndef NEAP_ATOMICS
 #define NEAP_ATOMICS 1
 #endif
-#define NEAP__ATOMICS_1 1
-#define NEAP__ATOMICS_0 0
-#define NEAP__ATOMICS_ON 1
-#define NEAP__ATOMICS_OFF 0
-#define NEAP__PASTE(a, b) a##b
+#define NEAP__ATOMICS_1     1
+#define NEAP__ATOMICS_0     0
+#define NEAP__ATOMICS_ON    1
+#define NEAP__ATOMICS_OFF   0
+#define NEAP__PASTE(a, b)   a##b
 #define NEAP__CHOICE(value) NEAP__PASTE(NEAP__ATOMICS_, value)
 
 #if NEAP__CHOICE(NEAP_ATOMICS)
@@ -23,7 +25,8 @@
 typedef _Atomic uint64_t neap__word;
 typedef _Atomic uint32_t neap__half;
 
-/* What decides a transition is sequentially consistent: the protocol was checked so (tests/model). */
+/* What decides a transition is sequentially consistent: the protocol was checked so
+ * (tests/model). */
 static inline uint64_t word_load(const neap__word *w) {
   return atomic_load_explicit((neap__word *)(uintptr_t)w, memory_order_seq_cst);
 }
@@ -71,12 +74,12 @@ static inline uint32_t half_load(const neap__half *w) { return *w; }
 #endif
 
 #if defined(__GNUC__)
-#define NEAP__LIKELY(x) __builtin_expect(!!(x), 1)
+#define NEAP__LIKELY(x)   __builtin_expect(!!(x), 1)
 #define NEAP__UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define NEAP__NOINLINE __attribute__((noinline))
-#define NEAP__HIDDEN __attribute__((visibility("hidden")))
+#define NEAP__NOINLINE    __attribute__((noinline))
+#define NEAP__HIDDEN      __attribute__((visibility("hidden")))
 #else
-#define NEAP__LIKELY(x) (x)
+#define NEAP__LIKELY(x)   (x)
 #define NEAP__UNLIKELY(x) (x)
 #define NEAP__NOINLINE
 #define NEAP__HIDDEN

@@ -8,11 +8,11 @@
  *     |                             +------ round failed -----------+   |
  *     +------------------- enough successes ----------------------------+
  *
- *   breaker   the state kept about one dependency: 1,024 bytes, no pointers; all zero is a valid closed one
- *   rules     the numbers it is judged by: thresholds, window length, cooldown; shared by many breakers, replaced at any time
- *   permit    what acquire gives and report takes back, once: the right to make one call, stamped with the breaker's epoch
- *   outcome   what a call came to
- *   round     the probes of one half-open period
+ *   breaker   the state kept about one dependency: 1,024 bytes, no pointers; all zero is a valid
+ *   closed one rules     the numbers it is judged by: thresholds, window length, cooldown; shared
+ *   by many breakers, replaced at any time permit    what acquire gives and report takes back,
+ *   once: the right to make one call, stamped with the breaker's epoch outcome   what a call came
+ *   to round     the probes of one half-open period
  *   panel     named breakers in one block of memory
  *
  *     neap_rules rules = neap_rules_default();
@@ -25,20 +25,26 @@
  *       neap_breaker_report(&breaker, &rules, now_ms, &permit, &call, NULL);
  *     }
  *
- * Units.   Instants and durations are milliseconds and end in _ms.  An instant is a reading of any clock that never jumps, as
- *          an unsigned 64-bit number; every value works, also at and over 2^32, 2^53 and 2^63.  Shares and factors (failure_rate,
- *          slow_rate, jitter, backoff) are in millionths: NEAP_ONE is 1.0.
- * Threads. Every function on a breaker or panel may be called by any number of threads, in any number of processes that share
- *          its memory, at any time: no locks, no waiting, no allocation, no callback.  Built with NEAP_ATOMICS=OFF: one thread.
- *          Rules are read only once prepared; replace the pointer, not the numbers, while others may use them.
- * Errors.  A refusal is an answer (neap_verdict), a fault of the caller is an assertion, what can go wrong otherwise is a
- *          neap_status.  A function that fails changes nothing.
- * Caveats. - A copied permit, reported twice, is counted twice.  It never underflows or wedges.  Keep one.
- *          - `now_ms` must be read for this call.  An event loop's cached time can be arbitrarily old: refresh it first.
- *          - The window never counts anything older than its length and may forget up to one sixteenth of it early.
- *          - A call is counted when it ends, so with C calls at once at most N - 1 + C reach a dead dependency before the Nth
- *            failure trips the breaker.
- *          - A permit is mistaken for a current one only if its call outlives exactly 131,072 transitions.
+ * Units.   Instants and durations are milliseconds and end in _ms.  An instant is a reading of any
+ *          clock that never jumps, as an unsigned 64-bit number; every value works, also at and
+ *          over 2^32, 2^53 and 2^63.  Shares and factors (failure_rate, slow_rate, jitter, backoff)
+ *          are in millionths: NEAP_ONE is 1.0.
+ * Threads. Every function on a breaker or panel may be called by any number of threads, in any
+ *          number of processes that share its memory, at any time: no locks, no waiting, no
+ *          allocation, no callback.  Built with NEAP_ATOMICS=OFF: one thread. Rules are read only
+ *          once prepared; replace the pointer, not the numbers, while others may use them.
+ * Errors.  A refusal is an answer (neap_verdict), a fault of the caller is an assertion, what can
+ *          go wrong otherwise is a neap_status.  A function that fails changes nothing.
+ * Caveats. - A copied permit, reported twice, is counted twice.  It never underflows or wedges.
+ *            Keep one.
+ *          - `now_ms` must be read for this call.  An event loop's cached time can be arbitrarily
+ *            old: refresh it first.
+ *          - The window never counts anything older than its length and may forget up to one
+ *            sixteenth of it early.
+ *          - A call is counted when it ends, so with C calls at once at most N - 1 + C reach a dead
+ *            dependency before the Nth failure trips the breaker.
+ *          - A permit is mistaken for a current one only if its call outlives exactly 131,072
+ *            transitions.
  */
 #ifndef NEAP_H
 #define NEAP_H
@@ -50,6 +56,7 @@
 #define NEAP_VERSION_MAJOR 0
 #define NEAP_VERSION_MINOR 1
 #define NEAP_VERSION_PATCH 0
+
 #define NEAP_VERSION "0.1.0"
 
 #if defined(_WIN32) || !defined(__GNUC__)
@@ -65,10 +72,10 @@ extern "C" {
 #define NEAP__ALIGNED(n) _Alignas(n)
 #endif
 
-#define NEAP_ONE 1000000u /* 1.0, for shares and factors in millionths */
+#define NEAP_ONE   1000000u /* 1.0, for shares and factors in millionths */
 #define NEAP_NEVER UINT64_MAX
 
-/* ---- Types ---------------------------------------------------------------------------------------------------------- */
+/* ---- Types ----------------------------------------------------------------------------------- */
 
 /* The numbers are those of the metric neap_breaker_state. */
 typedef enum neap_state { NEAP_CLOSED = 0, NEAP_HALF_OPEN = 1, NEAP_OPEN = 2 } neap_state;
@@ -78,25 +85,26 @@ typedef enum neap_mode {
   NEAP_AUTO = 0,      /* the state decides */
   NEAP_FORCED_OPEN,   /* every call is refused */
   NEAP_FORCED_CLOSED, /* no call is refused: one that would be gets a bypass permit */
-  NEAP_SHADOW         /* as NEAP_FORCED_CLOSED; the difference is the reader's: these are rules on trial */
+  NEAP_SHADOW         /* the same, said of rules on trial */
 } neap_mode;
 
 /* What acquire answers.  Up to NEAP_ALLOW_BYPASS the call may be made. */
 typedef enum neap_verdict {
   NEAP_ALLOW = 0,
-  NEAP_ALLOW_PROBE,     /* a probe of a half-open breaker: report it before the lease runs out */
-  NEAP_ALLOW_BYPASS,    /* would have been refused, but for the mode; see neap_permit_refusal() */
-  NEAP_REFUSE_OPEN,     /* open; see neap_breaker_next_ms() */
-  NEAP_REFUSE_PROBES,   /* half-open, and all probe slots are taken */
-  NEAP_REFUSE_FORCED    /* the mode is NEAP_FORCED_OPEN */
+  NEAP_ALLOW_PROBE,   /* a probe of a half-open breaker: report it before the lease runs out */
+  NEAP_ALLOW_BYPASS,  /* would have been refused, but for the mode; see neap_permit_refusal() */
+  NEAP_REFUSE_OPEN,   /* open; see neap_breaker_next_ms() */
+  NEAP_REFUSE_PROBES, /* half-open, and all probe slots are taken */
+  NEAP_REFUSE_FORCED  /* the mode is NEAP_FORCED_OPEN */
 } neap_verdict;
 
-/* What a call came to.  Slowness is not said but measured: neap_call.duration_ms against neap_rules.slow_call_ms. */
+/* What a call came to.  Slowness is not said but measured: neap_call.duration_ms against
+ * neap_rules.slow_call_ms. */
 typedef enum neap_outcome {
   NEAP_SUCCESS = 0,
   NEAP_FAILURE,
   NEAP_TIMEOUT,  /* a failure, also counted apart */
-  NEAP_NEUTRAL,  /* says nothing about the dependency: gives the slot back, is no call in any window */
+  NEAP_NEUTRAL,  /* says nothing about the dependency: gives the slot back, enters no window */
   NEAP_ABANDONED /* neutral, also counted apart: nobody reported in time */
 } neap_outcome;
 
@@ -109,44 +117,49 @@ typedef enum neap_cause {
   NEAP_BY_CONSECUTIVE,  /* measured: failures in a row; limit: rules.consecutive_failures */
   NEAP_BY_FUNCTION,     /* neap_breaker_decide() */
   NEAP_BY_COOLDOWN,     /* OPEN -> HALF_OPEN: the cooldown is over and the first probe goes */
-  NEAP_BY_PROBES,       /* the round is decided.  measured: succeeded (to CLOSED) or failed (to OPEN); limit: what decided it */
+  NEAP_BY_PROBES,       /* the round is decided.  measured: probes that succeeded (to CLOSED) or
+                           failed (to OPEN); limit: how many it took */
   NEAP_BY_PROBE_LOST,   /* the lease ran out.  measured: probes lost */
   NEAP_BY_RESET,        /* neap_breaker_reset() */
   NEAP_BY_TRIP          /* neap_breaker_trip() */
 } neap_cause;
 
-/* One transition: what happened and the numbers that caused it.  A transition's number is its epoch; HALF_OPEN keeps the epoch of
- * the OPEN it follows.  Consumers order by (epoch, to == NEAP_HALF_OPEN). */
+/* One transition: what happened and the numbers that caused it.  A transition's number is its
+ * epoch; HALF_OPEN keeps the epoch of the OPEN it follows, and comes after it. */
 typedef struct neap_transition {
   neap_state from, to;
   neap_cause cause;
-  uint32_t epoch;      /* after it; 17 bits, wraps */
-  uint32_t level;      /* after it: how many times in a row it opened, 0 to 31 */
-  uint64_t measured;   /* see neap_cause */
-  uint64_t limit;      /* see neap_cause */
-  uint64_t calls;      /* calls in the window, or probes of the round that had ended */
-  uint64_t open_ms;    /* to OPEN: how long */
-  bool flapping;       /* to OPEN: tripped within a cooldown of closing, so the backoff went on */
+  uint32_t epoch;    /* after it; 17 bits, wraps */
+  uint32_t level;    /* after it: how many times in a row it opened, 0 to 31 */
+  uint64_t measured; /* see neap_cause */
+  uint64_t limit;    /* see neap_cause */
+  uint64_t calls;    /* calls in the window, or probes of the round that had ended */
+  uint64_t open_ms;  /* to OPEN: how long */
+  bool flapping;     /* to OPEN: tripped within a cooldown of closing, so the backoff went on */
 } neap_transition;
 
-/* The right to make one call.  Opaque; 0 is none; only the low 24 bits are used, so it can travel in a plain number beside the
- * instant it was given at. */
-typedef struct neap_permit { uint64_t opaque; } neap_permit;
+/* The right to make one call.  Opaque; 0 is none; only the low 24 bits are used, so it can travel
+ * in a plain number beside the instant it was given at. */
+typedef struct neap_permit {
+  uint64_t opaque;
+} neap_permit;
 #define NEAP_PERMIT_BITS 24
 
 /* One finished call. */
 typedef struct neap_call {
   neap_outcome outcome;
-  uint64_t duration_ms;   /* how long it took; 0: under a millisecond, or not measured.  2^40 or more (an end before its start):
-                             taken as 0 and counted as a clock step */
-  int64_t retry_after_ms; /* how long the dependency asked to be left alone; 0: it did not.  Heeded, up to max_cooldown_ms, if this
-                             report opens the breaker.  Negative or over a year: ignored and counted. */
+  /* How long it took; 0: under a millisecond, or not measured.  2^40 or more (such as an end before
+   * its start): taken as 0, and counted as a clock step. */
+  uint64_t duration_ms;
+  /* How long the dependency asked to be left alone; 0: it did not.  Heeded, up to max_cooldown_ms,
+   * if this report opens the breaker.  Of a failure, negative or over a year: ignored and counted. */
+  int64_t retry_after_ms;
 } neap_call;
 
 /* What report answers. */
 typedef enum neap_reported {
   NEAP_COUNTED = 0,
-  NEAP_STALE, /* the breaker has moved since the permit was given: counted as stale, nothing else changed */
+  NEAP_STALE, /* the breaker has moved since the permit was given: counted as stale, no more */
   NEAP_USED   /* the permit was empty or had been reported before: nothing changed */
 } neap_reported;
 
@@ -166,53 +179,61 @@ typedef struct neap_error {
   uint64_t min, max;    /* its range, both ends allowed */
 } neap_error;
 
-/* ---- Rules ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rules ----------------------------------------------------------------------------------- */
 
 typedef enum neap_window_kind { NEAP_WINDOW_TIME = 0, NEAP_WINDOW_COUNT = 1 } neap_window_kind;
 
+/* Each line: meaning; range; default.  Rates, backoff and jitter in millionths. */
+/* clang-format off */
 typedef struct neap_rules {
-  /* What is remembered.                         range           default */
-  neap_window_kind window; /*                                    NEAP_WINDOW_TIME */
-  uint32_t length_ms;      /* time window:       100..3,600,000  10,000 */
-  uint32_t calls;          /* count window:      1..1,024        100 */
+  /* What is remembered. */
+  neap_window_kind window;       /* NEAP_WINDOW_TIME */
+  uint32_t length_ms;            /* of a time window; 100..3,600,000; 10,000 */
+  uint32_t calls;                /* of a count window; 1..1,024; 100 */
 
-  /* When it opens: any of them; 0 is off; at least one is needed. */
-  uint32_t failures;             /* in the window     0..1,000,000    0 */
-  uint32_t consecutive_failures; /* in a row          0..1,000,000    0 */
-  uint32_t failure_rate;         /* millionths        0..NEAP_ONE     0; failed >= rate * calls */
-  uint32_t slow_rate;            /* millionths        0..NEAP_ONE     0; slow >= rate * calls */
-  uint32_t slow_call_ms;         /* slow is longer    0..3,600,000    0: no call is slow.  Needed by slow_rate. */
-  uint32_t minimum_calls;        /* before a rate counts  1..1,000,000, count window: ..calls.  0 (the default): 10, or calls if fewer */
-  bool trip_by_function;         /* somebody calls neap_breaker_decide() on a closed breaker; counts as a rule */
+  /* When it opens: any of the first five; 0 is off; at least one is needed. */
+  uint32_t failures;             /* in the window; 0..1,000,000; 0 */
+  uint32_t consecutive_failures; /* in a row; 0..1,000,000; 0 */
+  uint32_t failure_rate;         /* failed >= rate * calls; 0..NEAP_ONE; 0 */
+  uint32_t slow_rate;            /* slow >= rate * calls; 0..NEAP_ONE; 0.  Needs slow_call_ms. */
+  bool trip_by_function;         /* somebody calls neap_breaker_decide() on a closed breaker; false */
+  uint32_t slow_call_ms;         /* a longer call is slow; 0..3,600,000; 0: no call is */
+  uint32_t minimum_calls;        /* in the window before a rate counts; 1..1,000,000, at most `calls`
+                                    of a count window; 0: 10, or `calls` if fewer */
 
-  /* How long it stays open: min(max_cooldown_ms, cooldown_ms * backoff^(level - 1)), lengthened by up to `jitter` of that. */
-  uint32_t cooldown_ms;     /*                        1..86,400,000   5,000 */
-  uint32_t max_cooldown_ms; /* >= cooldown_ms         1..86,400,000   0: the longer of cooldown_ms and 60,000 */
-  uint32_t backoff;         /* millionths, 1.0..100.0                 2.0 */
-  uint32_t jitter;          /* millionths             0..NEAP_ONE     0.2.  max_cooldown_ms * (1 + jitter) <= 86,400,000 */
-  uint64_t seed;            /* of the jitter: (seed, epoch) -> [0, jitter).  Give each process its own. */
+  /* How long it stays open: min(max_cooldown_ms, cooldown_ms * backoff^(level - 1)), lengthened by
+   * up to `jitter` of that. */
+  uint32_t cooldown_ms;          /* 1..86,400,000; 5,000 */
+  uint32_t max_cooldown_ms;      /* cooldown_ms..86,400,000 / (1 + jitter); 0: the longer of
+                                    cooldown_ms and 60,000 */
+  uint32_t backoff;              /* NEAP_ONE..100 * NEAP_ONE; 2.0 */
+  uint32_t jitter;               /* 0..NEAP_ONE; 0.2 */
+  uint64_t seed;                 /* the jitter is a hash of (seed, epoch); give each process its own */
 
   /* What it takes to close: `successes` of `probes`. */
-  uint32_t probes;     /* in a round                  1..31           3 */
-  uint32_t successes;  /* to close; more failures than probes - successes re-open   1..probes   2 */
-  uint32_t concurrent; /* probes at once              1..15           1 */
-  uint32_t timeout_ms; /* of one call, for lease_ms   0..3,599,999    0: none.  The host's to enforce. */
-  uint32_t lease_ms;   /* > timeout_ms: a probe not reported by then is lost, and its round failed
-                                                      1..3,600,000    0: twice timeout_ms, or 30,000 without one */
-  bool decide_by_function; /* somebody calls neap_breaker_decide() after a probe's report: the round is not decided by the numbers
-                              until no slot is left and nothing in flight; then it re-opens */
+  uint32_t probes;               /* in a round; 1..31; 3 */
+  uint32_t successes;            /* close it; more failures than probes - successes re-open it;
+                                    1..probes; 2 */
+  uint32_t concurrent;           /* probes at once; 1..15; 1 */
+  uint32_t timeout_ms;           /* of one call, for the host to enforce; 0..3,599,999; 0: none */
+  uint32_t lease_ms;             /* a probe not reported by then is lost and its round failed;
+                                    timeout_ms + 1..3,600,000; 0: 2 * timeout_ms, or else 30,000 */
+  bool decide_by_function;       /* somebody calls neap_breaker_decide() after a probe's report, and
+                                    the numbers only end a round that has no slot left and nothing
+                                    in flight: it re-opens; false */
 
-  neap_mode mode;       /* unless an operator's mode is set on the breaker.  NEAP_AUTO */
-  bool count_refusals;  /* true.  false: a refusal stores nothing */
+  neap_mode mode;                /* unless an operator set one on the breaker; NEAP_AUTO */
+  bool count_refusals;           /* false: a refusal stores nothing; true */
 
-  /* Filled by neap_rules_prepare(). */
-  uint64_t prepared[6];
+  uint64_t prepared[6];          /* by neap_rules_prepare() */
 } neap_rules;
+/* clang-format on */
 
 /* The defaults above: valid but for the missing trip rule. */
 NEAP_API neap_rules neap_rules_default(void);
 
-/* Checks the rules, derives what is left 0 and may be, and makes them ready for use.  May be called again after a change.
+/* Checks the rules, derives what is left 0 and may be, and makes them ready for use.  May be called
+ * again after a change.
  *
  * Errors: false, with *error (unless NULL) naming the first bad field; *rules is then unchanged. */
 NEAP_API bool neap_rules_prepare(neap_rules *rules, neap_error *error);
@@ -220,7 +241,7 @@ NEAP_API bool neap_rules_prepare(neap_rules *rules, neap_error *error);
 /* The cooldown of a level >= 1, without jitter, in ms. */
 NEAP_API uint64_t neap_rules_cooldown_ms(const neap_rules *rules, uint32_t level);
 
-/* ---- Breakers ------------------------------------------------------------------------------------------------------- */
+/* ---- Breakers -------------------------------------------------------------------------------- */
 
 #define NEAP_NAME_MAX 103 /* bytes in a breaker's name */
 
@@ -228,66 +249,83 @@ typedef struct neap_breaker {
   NEAP__ALIGNED(64) uint64_t opaque[128];
 } neap_breaker;
 
-/* Makes the breaker use the rules' window: kind and length.  If they differ from what it has, the window starts empty; state,
- * probes and calls in flight go on.  Call it when rules are put to use; a breaker that never was adopts the first it meets. */
+/* Makes the breaker use the rules' window: kind and length.  If they differ from what it has, the
+ * window starts empty; state, probes and calls in flight go on.  Call it when rules are put to use;
+ * a breaker that never was adopts the first it meets. */
 NEAP_API void neap_breaker_adopt(neap_breaker *b, const neap_rules *rules);
 
 /* Asks to make one call at now_ms.
  *
- * Answers NEAP_ALLOW, NEAP_ALLOW_PROBE or NEAP_ALLOW_BYPASS and fills *permit, which goes back exactly once, to
- * neap_breaker_report(), which clears it.  Any other verdict leaves *permit alone and says why.
+ * Answers NEAP_ALLOW, NEAP_ALLOW_PROBE or NEAP_ALLOW_BYPASS and fills *permit, which goes back
+ * exactly once, to neap_breaker_report(), which clears it.  Any other verdict leaves *permit alone
+ * and says why.
  *
- * Effects: may take a probe slot; may begin a round, or end one that is decided or lost.  A transition that this call made is
- *          written to *moved (unless NULL); otherwise *moved is left alone, so set moved->cause to NEAP_BY_NOTHING before.
- *          Closed: reads two words, writes none.  O(1), lock-free, no allocation, cannot fail. */
-NEAP_API neap_verdict neap_breaker_acquire(neap_breaker *b, const neap_rules *rules, uint64_t now_ms, neap_permit *permit,
+ * Effects: may take a probe slot; may begin a round, or end one that is decided or lost.  A
+ *          transition that this call made is written to *moved (unless NULL); otherwise *moved is
+ *          left alone, so set moved->cause to NEAP_BY_NOTHING before.  Closed: reads two words,
+ *          writes none.  O(1), lock-free, no allocation, cannot fail. */
+NEAP_API neap_verdict neap_breaker_acquire(neap_breaker *b, const neap_rules *rules,
+                                           uint64_t now_ms, neap_permit *permit,
                                            neap_transition *moved);
 
 /* What acquire would answer, without taking anything: for routers that ask many and use one. */
-NEAP_API neap_verdict neap_breaker_peek(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms);
+NEAP_API neap_verdict neap_breaker_peek(const neap_breaker *b, const neap_rules *rules,
+                                        uint64_t now_ms);
 
 /* Takes a permit back, with what the call came to, and clears it.
  *
- * Effects: counts the outcome, gives back a probe slot, may move the breaker: see neap_breaker_acquire() for *moved.  A success
- *          that finds nothing wrong in the window costs one compare-and-swap; one that took a millisecond or more, two
- *          additions for the histogram besides. */
-NEAP_API neap_reported neap_breaker_report(neap_breaker *b, const neap_rules *rules, uint64_t now_ms, neap_permit *permit,
+ * Effects: counts the outcome, gives back a probe slot, may move the breaker: see
+ *          neap_breaker_acquire() for *moved.  A success that finds nothing wrong in the window
+ *          costs one compare-and-swap; one that took a millisecond or more, two additions for the
+ *          histogram besides. */
+NEAP_API neap_reported neap_breaker_report(neap_breaker *b, const neap_rules *rules,
+                                           uint64_t now_ms, neap_permit *permit,
                                            const neap_call *call, neap_transition *moved);
 
-/* Moves the breaker to `to` for a rule outside the core, if its epoch still is `epoch` (17 bits): a closed one to NEAP_OPEN,
- * a half-open one to NEAP_OPEN or NEAP_CLOSED.  retry_after_ms as in neap_call.
+/* Moves the breaker to `to` for a rule outside the core, if its epoch still is `epoch` (17 bits): a
+ * closed one to NEAP_OPEN, a half-open one to NEAP_OPEN or NEAP_CLOSED.  retry_after_ms as in
+ * neap_call.
  *
  * Errors: false if the epoch has changed or there is no such transition. */
-NEAP_API bool neap_breaker_decide(neap_breaker *b, const neap_rules *rules, uint64_t now_ms, uint32_t epoch, neap_state to,
-                                  int64_t retry_after_ms, neap_transition *moved);
+NEAP_API bool neap_breaker_decide(neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
+                                  uint32_t epoch, neap_state to, int64_t retry_after_ms,
+                                  neap_transition *moved);
 
-/* By hand: to CLOSED, level 0, clean window, from any state.  Reports of calls under way become stale. */
-NEAP_API void neap_breaker_reset(neap_breaker *b, const neap_rules *rules, uint64_t now_ms, neap_transition *moved);
+/* By hand: to CLOSED, level 0, clean window, from any state.  Reports of calls under way become
+ * stale. */
+NEAP_API void neap_breaker_reset(neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
+                                 neap_transition *moved);
 
-/* By hand: to OPEN for open_ms (0: the cooldown), from any state.  For longer, set NEAP_FORCED_OPEN.
+/* By hand: to OPEN for open_ms (0: the cooldown), from any state.  For longer, set
+ * NEAP_FORCED_OPEN.
  *
  * Errors: NEAP_ERANGE if open_ms is over rules->max_cooldown_ms. */
-NEAP_API neap_status neap_breaker_trip(neap_breaker *b, const neap_rules *rules, uint64_t now_ms, uint64_t open_ms,
-                                       neap_transition *moved);
+NEAP_API neap_status neap_breaker_trip(neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
+                                       uint64_t open_ms, neap_transition *moved);
 
-/* Sets the operator's mode, which goes before rules->mode, for for_ms (0: until it is set again; at most 31 days), or with
- * NEAP_MODE_OF_RULES gives that back.
+/* Sets the operator's mode, which goes before rules->mode, for for_ms (0: until it is set again; at
+ * most 31 days), or with NEAP_MODE_OF_RULES gives that back.
  *
  * Errors: NEAP_ERANGE if for_ms is longer. */
 #define NEAP_MODE_OF_RULES ((neap_mode)-1)
-NEAP_API neap_status neap_breaker_set_mode(neap_breaker *b, uint64_t now_ms, neap_mode mode, uint64_t for_ms);
+NEAP_API neap_status neap_breaker_set_mode(neap_breaker *b, uint64_t now_ms, neap_mode mode,
+                                           uint64_t for_ms);
 
 /* The state at now_ms; an open breaker whose cooldown is over is half-open. */
-NEAP_API neap_state neap_breaker_state(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms);
+NEAP_API neap_state neap_breaker_state(const neap_breaker *b, const neap_rules *rules,
+                                       uint64_t now_ms);
 
-/* When the state will change with nobody calling: the end of the cooldown or, half-open, of the lease; NEAP_NEVER when closed or
- * nothing is in flight.  Never less than now_ms. */
-NEAP_API uint64_t neap_breaker_next_ms(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms);
+/* When the state will change with nobody calling: the end of the cooldown or, half-open, of the
+ * lease; NEAP_NEVER when closed or nothing is in flight.  Never less than now_ms. */
+NEAP_API uint64_t neap_breaker_next_ms(const neap_breaker *b, const neap_rules *rules,
+                                       uint64_t now_ms);
 
-/* The breaker's name in its panel; "" for one outside.  Owns: the breaker; valid as long as it is. */
+/* The breaker's name in its panel; "" for one outside.
+ *
+ * Owns: the breaker; valid as long as it is. */
 NEAP_API const char *neap_breaker_name(const neap_breaker *b);
 
-/* ---- Permits -------------------------------------------------------------------------------------------------------- */
+/* ---- Permits --------------------------------------------------------------------------------- */
 
 /* NEAP_ALLOW, NEAP_ALLOW_PROBE or NEAP_ALLOW_BYPASS, as it was given. */
 NEAP_API neap_verdict neap_permit_kind(const neap_permit *permit);
@@ -298,27 +336,27 @@ NEAP_API uint32_t neap_permit_epoch(const neap_permit *permit);
 /* Of a bypass permit: why it would have been refused (NEAP_REFUSE_...).  Of any other: its kind. */
 NEAP_API neap_verdict neap_permit_refusal(const neap_permit *permit);
 
-/* ---- Reading -------------------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 /* Since the breaker was made.  Each only grows. */
-#define NEAP_TOTALS(X)                                                                                                         \
-  X(success)        /* calls that succeeded, not slowly */                                                                     \
-  X(slow_success)   /* ... slowly */                                                                                           \
-  X(failure)        /* calls that failed, timeouts included, not slowly */                                                     \
-  X(slow_failure)   /* ... slowly */                                                                                           \
-  X(timeout)        /* of the failures: NEAP_TIMEOUT */                                                                        \
-  X(neutral)        /* NEAP_NEUTRAL */                                                                                         \
-  X(abandoned)      /* NEAP_ABANDONED */                                                                                       \
-  X(stale)          /* reported too late, in another epoch; counted in none of the above */                                    \
-  X(refused_open)   /* NEAP_REFUSE_OPEN */                                                                                     \
-  X(refused_probes) /* NEAP_REFUSE_PROBES */                                                                                   \
-  X(refused_forced) /* NEAP_REFUSE_FORCED */                                                                                   \
-  X(bypassed)       /* NEAP_ALLOW_BYPASS */                                                                                    \
-  X(probes)         /* NEAP_ALLOW_PROBE */                                                                                     \
-  X(probes_lost)    /* leases that ran out, in probes */                                                                       \
-  X(flaps)          /* trips within a cooldown of closing */                                                                   \
-  X(clock_steps)    /* the clock went back: the window showed a slice more than two ahead, or a duration was negative */                                 \
-  X(retry_ignored)  /* retry_after_ms that made no sense */                                                                    \
+#define NEAP_TOTALS(X)                                                                             \
+  X(success)        /* calls that succeeded, not slowly */                                         \
+  X(slow_success)   /* ... slowly */                                                               \
+  X(failure)        /* calls that failed, timeouts included, not slowly */                         \
+  X(slow_failure)   /* ... slowly */                                                               \
+  X(timeout)        /* of the failures: NEAP_TIMEOUT */                                            \
+  X(neutral)        /* NEAP_NEUTRAL */                                                             \
+  X(abandoned)      /* NEAP_ABANDONED */                                                           \
+  X(stale)          /* reported too late, in another epoch; counted in none of the above */        \
+  X(refused_open)   /* NEAP_REFUSE_OPEN */                                                         \
+  X(refused_probes) /* NEAP_REFUSE_PROBES */                                                       \
+  X(refused_forced) /* NEAP_REFUSE_FORCED */                                                       \
+  X(bypassed)       /* NEAP_ALLOW_BYPASS */                                                        \
+  X(probes)         /* NEAP_ALLOW_PROBE */                                                         \
+  X(probes_lost)    /* leases that ran out, in probes */                                           \
+  X(flaps)          /* trips within a cooldown of closing */                                       \
+  X(clock_steps)    /* the window showed a slice over two ahead, or a duration was negative */     \
+  X(retry_ignored)  /* retry_after_ms that made no sense */                                        \
   X(open_ms)        /* not closed, altogether, as of the snapshot */
 
 typedef struct neap_totals {
@@ -328,43 +366,44 @@ typedef struct neap_totals {
 } neap_totals;
 
 /* Every transition there is: from, to, cause. */
-#define NEAP_TRANSITIONS(X)                                                                                                    \
-  X(CLOSED, OPEN, FAILURES)                                                                                                    \
-  X(CLOSED, OPEN, FAILURE_RATE)                                                                                                \
-  X(CLOSED, OPEN, SLOW_RATE)                                                                                                   \
-  X(CLOSED, OPEN, CONSECUTIVE)                                                                                                 \
-  X(CLOSED, OPEN, FUNCTION)                                                                                                    \
-  X(CLOSED, OPEN, TRIP)                                                                                                        \
-  X(CLOSED, CLOSED, RESET)                                                                                                     \
-  X(OPEN, HALF_OPEN, COOLDOWN)                                                                                                 \
-  X(OPEN, OPEN, TRIP)                                                                                                          \
-  X(OPEN, CLOSED, RESET)                                                                                                       \
-  X(HALF_OPEN, CLOSED, PROBES)                                                                                                 \
-  X(HALF_OPEN, CLOSED, FUNCTION)                                                                                               \
-  X(HALF_OPEN, CLOSED, RESET)                                                                                                  \
-  X(HALF_OPEN, OPEN, PROBES)                                                                                                   \
-  X(HALF_OPEN, OPEN, PROBE_LOST)                                                                                               \
-  X(HALF_OPEN, OPEN, FUNCTION)                                                                                                 \
+#define NEAP_TRANSITIONS(X)                                                                        \
+  X(CLOSED, OPEN, FAILURES)                                                                        \
+  X(CLOSED, OPEN, FAILURE_RATE)                                                                    \
+  X(CLOSED, OPEN, SLOW_RATE)                                                                       \
+  X(CLOSED, OPEN, CONSECUTIVE)                                                                     \
+  X(CLOSED, OPEN, FUNCTION)                                                                        \
+  X(CLOSED, OPEN, TRIP)                                                                            \
+  X(CLOSED, CLOSED, RESET)                                                                         \
+  X(OPEN, HALF_OPEN, COOLDOWN)                                                                     \
+  X(OPEN, OPEN, TRIP)                                                                              \
+  X(OPEN, CLOSED, RESET)                                                                           \
+  X(HALF_OPEN, CLOSED, PROBES)                                                                     \
+  X(HALF_OPEN, CLOSED, FUNCTION)                                                                   \
+  X(HALF_OPEN, CLOSED, RESET)                                                                      \
+  X(HALF_OPEN, OPEN, PROBES)                                                                       \
+  X(HALF_OPEN, OPEN, PROBE_LOST)                                                                   \
+  X(HALF_OPEN, OPEN, FUNCTION)                                                                     \
   X(HALF_OPEN, OPEN, TRIP)
 #define NEAP_TRANSITION_KINDS 17
 
-/* Durations of calls that were counted as successes or failures: counts[i] are those <= neap_duration_bounds_ms[i], and more than
- * the bound before; the last has no bound. */
+/* Durations of calls that were counted as successes or failures: counts[i] are those <=
+ * neap_duration_bounds_ms[i], and more than the bound before; the last has no bound. */
 #define NEAP_DURATION_BUCKETS 15
 NEAP_API extern const uint32_t neap_duration_bounds_ms[NEAP_DURATION_BUCKETS - 1];
 
 typedef struct neap_snapshot {
   neap_state state;
-  neap_mode mode;          /* in force: the operator's, or else the rules' */
+  neap_mode mode; /* in force: the operator's, or else the rules' */
   bool mode_is_operators;
-  uint64_t mode_left_ms;   /* of an operator's mode; 0: no end, or none set */
+  uint64_t mode_left_ms; /* of an operator's mode; 0: no end, or none set */
   uint32_t level, epoch;
-  uint64_t state_age_ms;   /* CLOSED: since it closed (level 0: unknown, 0).  Otherwise: since it opened */
-  uint64_t retry_after_ms; /* until a call may be let in: OPEN the cooldown's rest, HALF_OPEN without a free slot the lease's, else 0 */
+  uint64_t state_age_ms; /* since it closed (0 if it never was open) or opened */
+  uint64_t
+      retry_after_ms; /* the rest of the cooldown; half-open without a free slot, of the lease */
   /* the window */
   neap_window_kind window;
-  uint32_t window_length;  /* ms, or calls */
-  uint64_t calls;          /* = success + slow_success + failure + slow_failure */
+  uint32_t window_length; /* ms, or calls */
+  uint64_t calls;         /* = success + slow_success + failure + slow_failure */
   uint64_t success, slow_success, failure, slow_failure;
   uint32_t failure_rate, slow_rate; /* millionths, 0 without calls */
   uint64_t consecutive_failures;
@@ -377,38 +416,46 @@ typedef struct neap_snapshot {
   uint64_t duration_sum_ms;
 } neap_snapshot;
 
-/* Everything an operator asks.  Changes nothing: a scrape takes no probe and fires no transition.  Read word by word while others
- * write: each number was true at some instant, together they may differ by the calls that ended meanwhile. */
-NEAP_API void neap_breaker_snapshot(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms, neap_snapshot *out);
+/* Everything an operator asks.  Changes nothing: a scrape takes no probe and fires no transition.
+ * Read word by word while others write: each number was true at some instant, together they may
+ * differ by the calls that ended meanwhile. */
+NEAP_API void neap_breaker_snapshot(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
+                                    neap_snapshot *out);
 
-/* Static texts: "closed" "half_open" "open"; "auto" "forced_open" "forced_closed" "shadow"; "allow" ... "open" "probes_busy"
- * "forced_open"; "failures" "failure_rate" "slow_rate" "consecutive_failures" "function" "cooldown" "probes" "probe_lost" "reset"
- * "trip"; and of a status, a sentence. */
+/* Static texts: "closed" "half_open" "open"; "auto" "forced_open" "forced_closed" "shadow"; "allow"
+ * ... "open" "probes_busy" "forced_open"; "failures" "failure_rate" "slow_rate"
+ * "consecutive_failures" "function" "cooldown" "probes" "probe_lost" "reset" "trip"; and of a
+ * status, a sentence. */
 NEAP_API const char *neap_state_name(neap_state state);
 NEAP_API const char *neap_mode_name(neap_mode mode);
 NEAP_API const char *neap_verdict_name(neap_verdict verdict);
 NEAP_API const char *neap_cause_name(neap_cause cause);
 NEAP_API const char *neap_status_text(neap_status status);
 
-/* ---- Panels --------------------------------------------------------------------------------------------------------- */
+/* ---- Panels ---------------------------------------------------------------------------------- */
 
-/* A fixed number of named breakers in one block of memory.  No pointers inside: the block may be mapped anywhere. */
+/* A fixed number of named breakers in one block of memory.  No pointers inside: the block may be
+ * mapped anywhere. */
 typedef struct neap_panel neap_panel;
 
 /* Bytes that a panel of `capacity` breakers (1..4,194,304) takes; 0 if out of range. */
 NEAP_API size_t neap_panel_size(uint32_t capacity);
 
-/* Makes an empty panel in `memory`, which must be aligned to 64 bytes and have neap_panel_size(capacity) bytes.  `key` makes the
- * hash of the names unguessable where they come from outside; any number does.
+/* Makes an empty panel in `memory`, which must be aligned to 64 bytes and have
+ * neap_panel_size(capacity) bytes.  `key` makes the hash of the names unguessable where they come
+ * from outside; any number does.
  *
  * Errors: NEAP_ERANGE (capacity), NEAP_EMEMORY.
  * Owns:   the caller keeps the memory; it is free to go when nobody uses the panel any more. */
-NEAP_API neap_status neap_panel_init(void *memory, size_t size, uint32_t capacity, uint64_t key, neap_panel **out);
+NEAP_API neap_status neap_panel_init(void *memory, size_t size, uint32_t capacity, uint64_t key,
+                                     neap_panel **out);
 
-/* The breaker of that name, made (all zero) if there is none.  A breaker stays where it is: look it up once and keep it.
+/* The breaker of that name, made (all zero) if there is none.  A breaker stays where it is: look it
+ * up once and keep it.
  *
  * Errors: NEAP_EFULL, NEAP_ENAME. */
-NEAP_API neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length, neap_breaker **out);
+NEAP_API neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length,
+                                      neap_breaker **out);
 
 /* The breaker of that name, or NULL. */
 NEAP_API neap_breaker *neap_panel_find(const neap_panel *p, const char *name, size_t length);
@@ -421,7 +468,7 @@ NEAP_API uint32_t neap_panel_capacity(const neap_panel *p);
 /* Rows in use.  O(capacity). */
 NEAP_API uint32_t neap_panel_count(const neap_panel *p);
 
-/* ---- Clocks --------------------------------------------------------------------------------------------------------- */
+/* ---- Clocks ---------------------------------------------------------------------------------- */
 
 /* Where time comes from.  Hosts add their own: a function and what it needs. */
 typedef struct neap_clock {
@@ -429,19 +476,22 @@ typedef struct neap_clock {
   void *context;
 } neap_clock;
 
-/* The system's monotonic clock, cheap (steps of up to 4 ms, a few ns) or precise (steps under 1 ms, about 30 ns).  Stops while the
- * machine is suspended. */
+/* The system's monotonic clock, cheap (steps of up to 4 ms, a few ns) or precise (steps under 1 ms,
+ * about 30 ns).  Stops while the machine is suspended. */
 NEAP_API neap_clock neap_clock_coarse(void);
 NEAP_API neap_clock neap_clock_precise(void);
 
 /* A clock that stands still until the caller changes *now_ms: for tests and replays. */
 NEAP_API neap_clock neap_clock_manual(uint64_t *now_ms);
 
-/* As neap_breaker_acquire() and neap_breaker_report(), with the time read when it is needed: a closed acquire reads none. */
-NEAP_API neap_verdict neap_breaker_acquire_on(neap_breaker *b, const neap_rules *rules, const neap_clock *clock,
-                                              neap_permit *permit, neap_transition *moved);
-NEAP_API neap_reported neap_breaker_report_on(neap_breaker *b, const neap_rules *rules, const neap_clock *clock,
-                                              neap_permit *permit, const neap_call *call, neap_transition *moved);
+/* As neap_breaker_acquire() and neap_breaker_report(), with the time read when it is needed: a
+ * closed acquire reads none. */
+NEAP_API neap_verdict neap_breaker_acquire_on(neap_breaker *b, const neap_rules *rules,
+                                              const neap_clock *clock, neap_permit *permit,
+                                              neap_transition *moved);
+NEAP_API neap_reported neap_breaker_report_on(neap_breaker *b, const neap_rules *rules,
+                                              const neap_clock *clock, neap_permit *permit,
+                                              const neap_call *call, neap_transition *moved);
 
 #ifdef __cplusplus
 }
