@@ -1,0 +1,139 @@
+/* binding.h: what the files of the binding share.
+ *
+ * Every function that Lua calls has three beats: check the arguments, call the core, convert the answer.  An argument error is
+ * raised in the first, before anything is taken; what is taken in the second is on the Lua stack, or given back, before the third
+ * can fail for want of memory.
+ *
+ *   panel    block of breakers; closed by hand, or when nobody holds it
+ *   breaker  a pointer into a panel, which it keeps alive; or one of its own
+ *   rules    prepared rules; never change
+ *   permit   a probe: used once; unreported, it reports itself abandoned
+ *   line     one key of a guard at work: breaker, newest rules and policy, clock
+ */
+#ifndef NEAP_BINDING_H
+#define NEAP_BINDING_H
+
+#include "compat.h"
+#include "neap/neap.h"
+
+#define NEAP__PANEL   "neap.panel"
+#define NEAP__BREAKER "neap.breaker"
+#define NEAP__RULES   "neap.rules"
+#define NEAP__PERMIT  "neap.permit"
+#define NEAP__LINE    "neap.line"
+
+/* ---- Userdata -------------------------------------------------------------------------------- */
+
+typedef struct box_panel {
+  neap_panel *panel; /* NULL once closed */
+} box_panel;
+
+typedef struct box_breaker {
+  neap_breaker *breaker;
+  const box_panel *panel; /* NULL: a breaker of its own, behind this box */
+} box_breaker;
+enum { BREAKER_PANEL = 1, BREAKER_REFS = 1 };
+
+typedef struct box_permit {
+  neap_permit permit; /* 0 once reported */
+  neap_breaker *breaker;
+  const box_panel *panel;
+  const neap_rules *rules;
+  neap_clock clock; /* .now_ms NULL: one that only Lua can read; then given_ms is the time */
+  uint64_t given_ms;
+} box_permit;
+enum { PERMIT_BREAKER = 1, PERMIT_RULES, PERMIT_FRAME, PERMIT_LINE, PERMIT_REFS = PERMIT_LINE };
+
+/* A permit that holds nothing, as a plain number:
+ *
+ *     62 .. 53     | 52 .. 24          | 23 .. 0
+ *     generation   | given at, ms      | the core's permit
+ *
+ * 53 bits fit a double; the generation's number (its low bits) is there only where integers are wider. */
+#define PERMIT_TIME_BITS 29
+#define PERMIT_WIDE_BITS (NEAP_PERMIT_BITS + PERMIT_TIME_BITS)
+
+static inline uint64_t neap__wide(neap_permit permit, uint64_t given_ms, uint32_t number) {
+  uint64_t time = given_ms & ((UINT64_C(1) << PERMIT_TIME_BITS) - 1);
+  uint64_t generation = COMPAT_HAS_PCALLK ? number & 1023u : 0;
+  return permit.opaque | time << NEAP_PERMIT_BITS | generation << PERMIT_WIDE_BITS;
+}
+
+static inline neap_permit neap__narrow(uint64_t wide) {
+  return (neap_permit){wide & ((UINT64_C(1) << NEAP_PERMIT_BITS) - 1)};
+}
+
+/* Three days at most; 0 if the clock went back. */
+static inline uint64_t neap__wide_age_ms(uint64_t wide, uint64_t now_ms) {
+  uint64_t age = (now_ms - (wide >> NEAP_PERMIT_BITS)) & ((UINT64_C(1) << PERMIT_TIME_BITS) - 1);
+  return age >> (PERMIT_TIME_BITS - 1) ? 0 : age;
+}
+
+static inline uint32_t neap__wide_number(uint64_t wide) {
+  return (uint32_t)(wide >> PERMIT_WIDE_BITS);
+}
+
+static inline uint64_t neap__since_ms(uint64_t then_ms, uint64_t now_ms) {
+  return now_ms > then_ms ? now_ms - then_ms : 0;
+}
+
+/* The userdata at `index` if its metatable is the running function's upvalue `upvalue`, else NULL. */
+void *neap__test(lua_State *L, int index, int upvalue);
+
+/* Functions with these metatables as their first upvalues may use the checks below. */
+enum { UP_BREAKER = 1, UP_RULES, UP_PERMIT, UP_COUNT = UP_PERMIT };
+void neap__push_metatables(lua_State *L);
+
+neap_breaker *neap__check_breaker(lua_State *L, int arg);
+const neap_rules *neap__check_rules(lua_State *L, int arg);
+
+/* For C code outside the binding: the object at `index`, or NULL.  Valid as long as the userdata is. */
+neap_breaker *neap__to_breaker(lua_State *L, int index);
+const neap_rules *neap__to_rules(lua_State *L, int index);
+neap_panel *neap__to_panel(lua_State *L, int index);
+
+/* Pushes a breaker of the panel at `panel_index`, an absolute index. */
+void neap__push_breaker(lua_State *L, int panel_index, neap_breaker *breaker);
+
+/* Pushes a permit of `given`, with refs from the stack (absolute indices; 0: none).  If there is no memory for it, what was
+ * given is given back and the error raised. */
+void neap__push_permit(lua_State *L, const box_permit *given, int breaker, int rules, int frame,
+                       int line);
+
+/* ---- Reading arguments ----------------------------------------------------------------------- */
+
+/* Numbers are Lua numbers, never text that looks like one; not a number and infinity are refused.
+ * A count must be whole (4.0 is); an instant or a duration drops its fraction. */
+bool neap__read_ms(lua_State *L, int index, uint64_t *out);
+uint64_t neap__check_ms(lua_State *L, int arg, const char *what);
+uint64_t neap__opt_duration(lua_State *L, int arg, uint64_t otherwise);
+uint64_t neap__check_count(lua_State *L, int arg, const char *what, uint64_t min, uint64_t max);
+int64_t neap__opt_retry_after(lua_State *L, int arg);
+uint32_t neap__check_epoch(lua_State *L, int arg);
+neap_outcome neap__check_outcome(lua_State *L, int arg);
+neap_mode neap__check_mode(lua_State *L, int arg);
+bool neap__read_mode(const char *name, neap_mode *out);
+
+/* Raises "bad argument #arg to 'f' (what expected, got a string)". */
+int neap__argument_error(lua_State *L, int arg, const char *what, const char *expected);
+
+/* ---- Converting answers ---------------------------------------------------------------------- */
+
+/* A table; or nil if cause is NEAP_BY_NOTHING. */
+void neap__push_moved(lua_State *L, const neap_transition *moved);
+void neap__push_snapshot(lua_State *L, const neap_snapshot *snapshot);
+const char *neap__reported_name(neap_reported reported);
+/* How long until asking again may help; 0: unknown. */
+uint64_t neap__retry_after(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
+                           neap_verdict verdict);
+
+/* ---- Parts of the module: each adds its functions to the table on top of the stack ----------- */
+
+void neap__open_panel(lua_State *L);
+void neap__open_breaker(lua_State *L);
+void neap__open_rules(lua_State *L);
+void neap__open_permit(lua_State *L);
+void neap__open_clock(lua_State *L);
+void neap__open_line(lua_State *L);
+
+#endif

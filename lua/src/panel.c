@@ -1,0 +1,138 @@
+/* panel.c: named breakers in one block of memory that Lua collects when neither panel nor breakers are held. */
+#include "binding.h"
+
+#include <time.h>
+
+/*  userdata: | box_panel | up to 63 bytes | the panel, aligned to a cache line | */
+#define LINE_BYTES   64
+#define CAPACITY_MAX 4194304
+
+static void *aligned(void *p) {
+  return (void *)(((uintptr_t)p + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1));
+}
+
+static neap_panel *check_panel(lua_State *L, int arg) {
+  box_panel *box = (box_panel *)luaL_checkudata(L, arg, NEAP__PANEL);
+  luaL_argcheck(L, box->panel, arg, "the panel is closed");
+  return box->panel;
+}
+
+neap_panel *neap__to_panel(lua_State *L, int index) {
+  box_panel *box = (box_panel *)lua_touserdata(L, index);
+  if (!box || !lua_getmetatable(L, index)) return NULL;
+  luaL_getmetatable(L, NEAP__PANEL);
+  bool is_panel = lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return is_panel ? box->panel : NULL;
+}
+
+void neap__push_breaker(lua_State *L, int panel_index, neap_breaker *breaker) {
+  box_breaker *box = (box_breaker *)compat_new(L, sizeof *box, BREAKER_REFS);
+  box->breaker = breaker;
+  box->panel = (const box_panel *)lua_touserdata(L, panel_index);
+  lua_pushvalue(L, panel_index);
+  compat_setref(L, -2, BREAKER_PANEL);
+  luaL_setmetatable(L, NEAP__BREAKER);
+}
+
+/* panel(capacity) -> panel */
+static int l_panel(lua_State *L) {
+  uint32_t capacity = (uint32_t)neap__check_count(L, 1, "capacity", 1, CAPACITY_MAX);
+  size_t size = neap_panel_size(capacity);
+  box_panel *box = (box_panel *)compat_new(L, sizeof *box + LINE_BYTES - 1 + size, 0);
+  box->panel = NULL;
+  uint64_t key = (uint64_t)(uintptr_t)box ^ (uint64_t)time(NULL) << 32;
+  neap_status status = neap_panel_init(aligned(box + 1), size, capacity, key, &box->panel);
+  if (status != NEAP_OK) return luaL_error(L, "panel: %s", neap_status_text(status));
+  luaL_setmetatable(L, NEAP__PANEL);
+  return 1;
+}
+
+/* panel:claim(name) -> breaker | nil, message */
+static int l_claim(lua_State *L) {
+  neap_panel *panel = check_panel(L, 1);
+  if (lua_type(L, 2) != LUA_TSTRING) neap__argument_error(L, 2, "name", "a string");
+  size_t length;
+  const char *name = lua_tolstring(L, 2, &length);
+  neap_breaker *breaker;
+  neap_status status = neap_panel_claim(panel, name, length, &breaker);
+  if (status != NEAP_OK) {
+    lua_pushnil(L);
+    lua_pushstring(L, neap_status_text(status));
+    return 2;
+  }
+  neap__push_breaker(L, 1, breaker);
+  return 1;
+}
+
+/* panel:find(name) -> breaker | nil */
+static int l_find(lua_State *L) {
+  neap_panel *panel = check_panel(L, 1);
+  if (lua_type(L, 2) != LUA_TSTRING) neap__argument_error(L, 2, "name", "a string");
+  size_t length;
+  const char *name = lua_tolstring(L, 2, &length);
+  neap_breaker *breaker = neap_panel_find(panel, name, length);
+  if (breaker)
+    neap__push_breaker(L, 1, breaker);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+/* panel:rows() -> list of breakers */
+static int l_rows(lua_State *L) {
+  neap_panel *panel = check_panel(L, 1);
+  lua_createtable(L, (int)neap_panel_count(panel), 0);
+  int n = 0;
+  for (uint32_t i = 0; i < neap_panel_capacity(panel); i++) {
+    neap_breaker *breaker = neap_panel_row(panel, i);
+    if (!breaker) continue;
+    neap__push_breaker(L, 1, breaker);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+/* panel:capacity() -> rows */
+static int l_capacity(lua_State *L) {
+  compat_pushwide(L, neap_panel_capacity(check_panel(L, 1)));
+  return 1;
+}
+
+/* panel:count() -> rows in use */
+static int l_count(lua_State *L) {
+  compat_pushwide(L, neap_panel_count(check_panel(L, 1)));
+  return 1;
+}
+
+/* panel:close(): from now on every use of it or of its breakers is an error.  Again: nothing. */
+static int l_close(lua_State *L) {
+  ((box_panel *)luaL_checkudata(L, 1, NEAP__PANEL))->panel = NULL;
+  return 0;
+}
+
+static int l_tostring(lua_State *L) {
+  const box_panel *box = (const box_panel *)luaL_checkudata(L, 1, NEAP__PANEL);
+  if (!box->panel) {
+    lua_pushstring(L, "neap.panel (closed)");
+  } else {
+    lua_pushfstring(L, "neap.panel (%d of %d rows)", (int)neap_panel_count(box->panel),
+                    (int)neap_panel_capacity(box->panel));
+  }
+  return 1;
+}
+
+void neap__open_panel(lua_State *L) {
+  static const luaL_Reg methods[] = {
+      {"claim", l_claim},         {"find", l_find},
+      {"rows", l_rows},           {"capacity", l_capacity},
+      {"count", l_count},         {"close", l_close},
+      {"__close", l_close},       {"__gc", l_close},
+      {"__tostring", l_tostring}, {NULL, NULL},
+  };
+  luaL_getmetatable(L, NEAP__PANEL);
+  luaL_setfuncs(L, methods, 0);
+  lua_pop(L, 1);
+  lua_pushcfunction(L, l_panel);
+  lua_setfield(L, -2, "panel");
+}
