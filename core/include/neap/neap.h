@@ -152,7 +152,7 @@ typedef struct neap_call {
    * its start): taken as 0, and counted as a clock step. */
   uint64_t duration_ms;
   /* How long the dependency asked to be left alone; 0: it did not.  Heeded, up to max_cooldown_ms,
-   * if this report opens the breaker.  Of a failure, negative or over a year: ignored and counted. */
+   * if this report opens the breaker.  Negative or over a year, of a failure: ignored, counted. */
   int64_t retry_after_ms;
 } neap_call;
 
@@ -196,10 +196,10 @@ typedef struct neap_rules {
   uint32_t consecutive_failures; /* in a row; 0..1,000,000; 0 */
   uint32_t failure_rate;         /* failed >= rate * calls; 0..NEAP_ONE; 0 */
   uint32_t slow_rate;            /* slow >= rate * calls; 0..NEAP_ONE; 0.  Needs slow_call_ms. */
-  bool trip_by_function;         /* somebody calls neap_breaker_decide() on a closed breaker; false */
+  bool trip_by_function;         /* somebody calls neap_breaker_decide() when closed; false */
   uint32_t slow_call_ms;         /* a longer call is slow; 0..3,600,000; 0: no call is */
-  uint32_t minimum_calls;        /* in the window before a rate counts; 1..1,000,000, at most `calls`
-                                    of a count window; 0: 10, or `calls` if fewer */
+  uint32_t minimum_calls;        /* in the window, before a rate counts; 1..1,000,000, in a count
+                                    window at most `calls`; 0: 10, or `calls` if fewer */
 
   /* How long it stays open: min(max_cooldown_ms, cooldown_ms * backoff^(level - 1)), lengthened by
    * up to `jitter` of that. */
@@ -208,7 +208,7 @@ typedef struct neap_rules {
                                     cooldown_ms and 60,000 */
   uint32_t backoff;              /* NEAP_ONE..100 * NEAP_ONE; 2.0 */
   uint32_t jitter;               /* 0..NEAP_ONE; 0.2 */
-  uint64_t seed;                 /* the jitter is a hash of (seed, epoch); give each process its own */
+  uint64_t seed;                 /* the jitter is a hash of (seed, epoch): one for each process */
 
   /* What it takes to close: `successes` of `probes`. */
   uint32_t probes;               /* in a round; 1..31; 3 */
@@ -397,9 +397,8 @@ typedef struct neap_snapshot {
   bool mode_is_operators;
   uint64_t mode_left_ms; /* of an operator's mode; 0: no end, or none set */
   uint32_t level, epoch;
-  uint64_t state_age_ms; /* since it closed (0 if it never was open) or opened */
-  uint64_t
-      retry_after_ms; /* the rest of the cooldown; half-open without a free slot, of the lease */
+  uint64_t state_age_ms;   /* since it closed (0 if it never was open) or opened */
+  uint64_t retry_after_ms; /* what is left of the cooldown or, with all slots taken, of the lease */
   /* the window */
   neap_window_kind window;
   uint32_t window_length; /* ms, or calls */
