@@ -10,7 +10,7 @@
 -- What an attempt has read (the file, its modules, the parameters) is what later looks compare
 -- with: a change made while a policy was being loaded is found by the next look.
 --
--- No clock, timer, file or event loop of its own: all are handed in.  With luv: neap.hosts.uv.
+-- No clock, timer, file or event loop of its own: all are handed in.  With luv: neap.watch.
 
 local parameters = require "neap.params"
 local watched = require "neap.watched"
@@ -53,11 +53,6 @@ local Reloader = {}
 Reloader.__index = Reloader
 
 -- ---- Paths ------------------------------------------------------------------------------------
-
-local function directory_of(path)
-  local directory = path:match("^(.*)/[^/]*$")
-  return directory == nil and "." or directory == "" and "/" or directory
-end
 
 local function join(directory, name)
   return (directory:gsub("/+$", "")) .. "/" .. name
@@ -260,7 +255,7 @@ local function look(self, is_forced)
 end
 
 --- Looks at every file once.  Answers in how many ms to look again, 2,000 at most; look sooner if
---- anything is said to have changed in directories_to_watch().
+--- anything is said to have changed in what is watched().
 ---@return integer wait_ms
 function Reloader:look()
   return look(self, false)
@@ -280,24 +275,25 @@ function Reloader:force()
   return after - before, failed
 end
 
---- Where events may come from: the directories of everything that was read.
----@return string[]
-function Reloader:directories_to_watch()
-  local seen, list = {}, {}
-  local function add(directory)
-    if not seen[directory] then
-      seen[directory] = true
-      list[#list + 1] = directory
+--- What was read, and where files may come to: events there are worth a look.
+---@return string[] directories, string[] files both sorted
+function Reloader:watched()
+  local seen, files, directories = {}, {}, {}
+  local function add(path)
+    if not seen[path] then
+      seen[path] = true
+      files[#files + 1] = path
     end
   end
-  for _, directory in ipairs(self.directories) do add(directory) end
-  if self.params then add(directory_of(self.params.path)) end
+  for i, directory in ipairs(self.directories) do directories[i] = directory end
   for _, item in ipairs(self.items) do
-    add(directory_of(item.path))
-    for path in pairs(item.attempted or {}) do add(directory_of(path)) end
+    add(item.path)
+    for path in pairs(item.attempted or {}) do add(path) end
   end
-  table.sort(list)
-  return list
+  if self.params then add(self.params.path) end
+  table.sort(directories)
+  table.sort(files)
+  return directories, files
 end
 
 ---@class (exact) neap.reload.row

@@ -420,14 +420,16 @@ describe("reload", function()
     end)
   end)
 
-  it("watches the directories of everything it has read", function()
+  it("says what it has read, and where more may come", function()
     start({
       ["p/x.lua"] = "return module m",
       ["p/lib/m.lua"] = "one",
       ["etc/params.lua"] = "return {}",
       ["y.lua"] = GOOD,
     }, { paths = { "p", "y.lua" }, params = "etc/params.lua" })
-    assert.same({ ".", "etc", "p", "p/lib" }, reloader:directories_to_watch())
+    local directories, files = reloader:watched()
+    assert.same({ "p" }, directories)
+    assert.same({ "etc/params.lua", "p/lib/m.lua", "p/x.lua", "y.lua" }, files)
   end)
 
   it("keeps nothing of a thousand generations (B112)", function()

@@ -65,7 +65,8 @@ typedef enum neap_event_kind {
   NEAP_EVENT_RELOADED,       /* a policy has a new generation: see hash */
   NEAP_EVENT_RELOAD_FAILED, /* a changed file was refused: see text.  The last good policy serves */
   NEAP_EVENT_POLICY_GONE,   /* its file is gone: the policy goes on serving */
-  NEAP_EVENT_POLICY_ORPHANED /* ... and has been for 10 s */
+  NEAP_EVENT_POLICY_ORPHANED, /* ... and has been for 10 s */
+  NEAP_EVENT_POLICY_BACK      /* a file is again what its policy was loaded from */
 } neap_event_kind;
 
 /* Owns: all texts live until the callback returns. */
