@@ -174,12 +174,18 @@ static uint64_t ones(uint64_t x) {
 #endif
 }
 
+/* Only slots below the head's position: what lies above is of an epoch 4,096 transitions ago. */
 static void ring_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
   const uint64_t lows = UINT64_C(0x249249249249); /* bit 0 of each of 16 outcomes */
-  uint32_t words = (shape_length(at->shape) + RING_SLOTS - 1) / RING_SLOTS;
-  for (uint32_t i = 0; i < words; i++) {
+  uint64_t h = word_load(&b->head);
+  if (word_tag(h) != at->tag) return;
+  uint32_t n = shape_length(at->shape), position = (uint32_t)(h >> HEAD_POSITION_SHIFT & MASK(12));
+  for (uint32_t i = 0, left = position < n ? position : n; left > 0; i++) {
+    uint32_t slots = left < RING_SLOTS ? left : RING_SLOTS;
+    left -= slots;
     uint64_t w = word_load(&b->cells[i]);
     if (word_tag(w) != at->tag || !(w & RING_FLAG)) continue;
+    w &= MASK(3 * slots);
     uint64_t b0 = w & lows, b1 = w >> 1 & lows, b2 = w >> 2 & lows;
     out->kinds[KIND_SUCCESS] += ones(b0 & ~b1);      /* 001 */
     out->kinds[KIND_SLOW_SUCCESS] += ones(b1 & ~b0); /* 010 */
