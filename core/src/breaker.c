@@ -153,7 +153,7 @@ static neap_transition round_lose(uint64_t s, const neap_rules *r) {
   neap_transition t = round_reopen(s, r);
   t.cause = NEAP_BY_PROBE_LOST;
   t.measured = half_in_flight(s);
-  t.limit = 1;
+  t.limit = 0;
   return t;
 }
 
@@ -581,7 +581,7 @@ bool neap_breaker_decide(neap_breaker *breaker, const neap_rules *r, uint64_t no
       level_of_trip(r, s, now_ms, &t);
     } else if (state_kind(s) == NEAP_HALF_OPEN && to != NEAP_HALF_OPEN) {
       t = to == NEAP_OPEN ? round_reopen(s, r) : round_close(s, r);
-      t.limit = 0;
+      t.measured = t.limit = 0;
     } else {
       return false;
     }

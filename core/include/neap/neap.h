@@ -131,8 +131,8 @@ typedef struct neap_transition {
   neap_cause cause;
   uint32_t epoch;    /* after it; 17 bits, wraps */
   uint32_t level;    /* after it: how many times in a row it opened, 0 to 31 */
-  uint64_t measured; /* see neap_cause */
-  uint64_t limit;    /* see neap_cause */
+  uint64_t measured; /* see neap_cause; 0 where it names none */
+  uint64_t limit;    /* see neap_cause; 0 where it names none */
   uint64_t calls;    /* calls in the window, or probes of the round that had ended */
   uint64_t open_ms;  /* to OPEN: how long */
   bool flapping;     /* to OPEN: tripped within a cooldown of closing, so the backoff went on */
