@@ -7,7 +7,8 @@
 
 /* ---- Time window: how long ---- */
 
-static const uint32_t lengths[] = {100, 101, 115, 160, 1000, 2000, 10000, 59999, 60000, 61000, 240000, 3600000};
+static const uint32_t lengths[] = {100,   101,   115,   160,   1000,   2000,
+                                   10000, 59999, 60000, 61000, 240000, 3600000};
 
 static uint64_t failures_seen(const fixture *f, uint64_t at_ms) {
   neap_snapshot s;
@@ -81,9 +82,16 @@ static void a_window_slides_bucket_by_bucket(void **unused) {
 static void an_idle_gap_of_any_length_empties_it(void **unused) {
   (void)unused;
   const uint64_t year_ms = UINT64_C(365) * 86400000;
-  const uint64_t gaps[] = {10000,        20000,         86400000,        year_ms,
-                           50 * year_ms, 1000 * year_ms, UINT64_C(1) << 31, UINT64_C(1) << 32,
-                           UINT64_C(1) << 40, UINT64_C(1) << 53};
+  const uint64_t gaps[] = {10000,
+                           20000,
+                           86400000,
+                           year_ms,
+                           50 * year_ms,
+                           1000 * year_ms,
+                           UINT64_C(1) << 31,
+                           UINT64_C(1) << 32,
+                           UINT64_C(1) << 40,
+                           UINT64_C(1) << 53};
   for (size_t i = 0; i < COUNT_OF(gaps); i++) {
     FIXTURE(f, r->failures = 3, r->failure_rate = 500000, r->minimum_calls = 3);
     play(&f, "FF");
@@ -208,8 +216,11 @@ static void no_step_back_holds_a_lost_probe(void **unused) {
   const struct {
     uint64_t back_ms;
     neap_verdict want;
-  } cases[] = {{0, NEAP_REFUSE_PROBES},     {60000, NEAP_REFUSE_PROBES}, {60001, NEAP_REFUSE_OPEN},
-               {3600000, NEAP_REFUSE_OPEN}, {60000000, NEAP_REFUSE_OPEN}};
+  } cases[] = {{0, NEAP_REFUSE_PROBES},
+               {60000, NEAP_REFUSE_PROBES},
+               {60001, NEAP_REFUSE_OPEN},
+               {3600000, NEAP_REFUSE_OPEN},
+               {60000000, NEAP_REFUSE_OPEN}};
   for (size_t i = 0; i < COUNT_OF(cases); i++) {
     FIXTURE(f, r->failures = 1, r->cooldown_ms = 1000, r->lease_ms = 500);
     f.now_ms = UINT64_C(1) << 45;
@@ -369,7 +380,7 @@ static void nothing_from_before_a_transition_is_ever_counted(void **unused) {
   for (int kind = 0; kind < 2; kind++) {
     FIXTURE(f, r->window = kind ? NEAP_WINDOW_COUNT : NEAP_WINDOW_TIME, r->failures = 3,
             r->cooldown_ms = 10, r->max_cooldown_ms = 10, r->probes = 1, r->successes = 1);
-    play_times(&f, "S", 90);                   /* words that nobody writes again */
+    play_times(&f, "S", 90);         /* words that nobody writes again */
     for (int i = 0; i < 5000; i++) { /* more than the 4,096 that a tag tells apart */
       play(&f, "FSF");
       SAME(snapshot(&f).calls, i == 0 ? 93 : 3, "these");
@@ -428,7 +439,8 @@ static void another_geometry_empties_the_window_and_nothing_else(void **unused) 
       SAME(s.calls, from == to ? 4 : 0, "empty, if it differs");
       SAME(s.window, shapes[to].kind, "the new kind");
       SAME(s.window_length,
-           shapes[to].kind == NEAP_WINDOW_TIME ? shapes[to].length_ms : shapes[to].calls, "its length");
+           shapes[to].kind == NEAP_WINDOW_TIME ? shapes[to].length_ms : shapes[to].calls,
+           "its length");
       SAME(s.epoch, epoch, "no transition");
       SAME(f.moves, 0, "no transition");
       SAME(s.totals.success, 1, "totals go on");
