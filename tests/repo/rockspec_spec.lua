@@ -23,7 +23,8 @@ describe("neap-scm-1.rockspec", function()
     for name, file in pairs(modules) do
       if type(file) == "string" then
         listed[#listed + 1] = file
-        assert.equal(file:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", "."), name)
+        local as_named = file:gsub("^lua/", ""):gsub("%.lua$", ""):gsub("/init$", ""):gsub("/", ".")
+        assert.equal(as_named, name)
       end
     end
     table.sort(listed)
@@ -39,10 +40,12 @@ describe("neap-scm-1.rockspec", function()
   it("needs a C compiler and nothing else", function()
     local out = os.tmpname()
     local core = modules["neap.core"]
-    local command = { "cd '", root, "' && ", os.getenv("CC") or "cc", " -O2 -fPIC -shared -o ", out }
+    local cc = os.getenv("CC") or "cc"
+    local command = { "cd '", root, "' && ", cc, " -O2 -fPIC -shared -o ", out }
     for _, dir in ipairs(core.incdirs) do table.insert(command, " -I" .. dir) end
     local headers = lines_of("pkg-config --cflags lua5.4")[1]
-    table.insert(command, " " .. headers .. " " .. table.concat(core.sources, " ") .. " 2>&1")
+    local sources = table.concat(core.sources, " ")
+    table.insert(command, (" %s %s 2>&1"):format(headers, sources))
     local pipe = assert(io.popen(table.concat(command)))
     local said = pipe:read("a")
     assert.is_true(pipe:close(), said)

@@ -59,12 +59,14 @@ local function sh(dir, command)
   return pipe:close() == true, said
 end
 
---- A directory with all of the project that documents speak of; policies and examples are copies, to be edited.
+--- A directory with all of the project that documents speak of; policies and examples are copies, to
+--- be edited.
 function docs.workplace(root, build)
   local dir = os.tmpname()
   os.remove(dir)
-  assert(sh(root, ("mkdir %s && cp -r policies examples %s && ln -s $PWD/core $PWD/lua $PWD/tests $PWD/docs"
-    .. " $PWD/README.md $PWD/Makefile $PWD/CMakeLists.txt %s"):format(dir, dir, dir)))
+  local linked = "core lua tests docs scripts README.md Makefile CMakeLists.txt"
+  assert(sh(root, ("mkdir %s && cp -r policies examples %s && for i in %s; do ln -s $PWD/$i %s; done")
+    :format(dir, dir, linked, dir)))
   return { dir = dir, root = root, build = build, lua = arg and arg[-1] or "lua5.4" }
 end
 
@@ -98,12 +100,15 @@ run["lua"] = function(place, block)
 end
 
 local function check_policy(place, path)
-  return sh(place.dir, ("%s -e 'local p, err = require(\"neap.policy\").load(arg[1], "
-    .. "{ params = { defaults = {} } }) if not p then print(err) os.exit(1) end' %s"):format(quoted(place.lua), quoted(path)))
+  write(place.dir .. "/.check.lua", [[
+    local p, err = require "neap.policy".load(arg[1], { params = { defaults = {} } })
+    if not p then print(err) os.exit(1) end]])
+  return sh(place.dir, ("%s .check.lua %s"):format(quoted(place.lua), quoted(path)))
 end
 
 run["lua policy"] = function(place, block)
-  local name = file_named(block.text) or (block.text:match('name = "([%w_]+)"') or "unnamed") .. ".lua"
+  local name = file_named(block.text)
+    or (block.text:match('name = "([%w_]+)"') or "unnamed") .. ".lua"
   return check_policy(place, put(place, name, block.text))
 end
 
@@ -120,16 +125,20 @@ run["c"] = function(place, block)
   put(place, name or ".block.c", block.text)
   if name then return true, "" end
   local has_main = block.text:find("int main", 1, true)
-  return sh(place.dir, ("cc -std=gnu11 -Wall -Wextra -Werror -Icore/include -Ilua/engine/include .block.c %s"):format(
-    has_main and ("-o .block %s/core/libneap.a && ./.block"):format(quoted(place.build)) or "-fsyntax-only"))
+  local rest = has_main and ("-o .block %s/core/libneap.a && ./.block"):format(quoted(place.build))
+    or "-fsyntax-only"
+  return sh(place.dir, "cc -std=gnu11 -Wall -Wextra -Werror -Icore/include -Ilua/engine/include .block.c "
+    .. rest)
 end
 
-local not_run = { [""] = true, text = true, html = true, json = true, yaml = true, cmake = true, nginx = true }
+local not_run = { [""] = true, text = true, html = true, json = true, yaml = true, cmake = true }
 
 local function one(place, block, printed)
   local note = block.note or ""
   local path = note:match("^file: (.+)$")
-  if path and read(place.root .. "/" .. path) ~= block.text then return nil, "is not what " .. path .. " says" end
+  if path and read(place.root .. "/" .. path) ~= block.text then
+    return nil, "is not what " .. path .. " says"
+  end
   if note == "printed" and printed ~= block.text then
     return nil, "is not what was printed, which is:\n" .. printed
   end
