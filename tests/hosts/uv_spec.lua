@@ -1,0 +1,170 @@
+--- neap.hosts.uv: calls that are given up at their deadline, on a luv loop.
+local uv = require "luv"
+local host = require "neap.hosts.uv"
+
+local unpack = table.unpack or _G.unpack
+
+--- As any luv program waits.
+local function wait(ms)
+  local co, timer = coroutine.running(), uv.new_timer()
+  timer:start(ms, 0, function()
+    timer:close()
+    assert(coroutine.resume(co))
+  end)
+  coroutine.yield()
+end
+
+--- What f comes to, in a coroutine on the loop; then the loop is empty.
+local function on_loop(f, ...)
+  local results
+  host.spawn(function(...)
+    local function keep(...) results = { n = select("#", ...), ... } end
+    keep(pcall(f, ...))
+  end, ...)
+  uv.run()
+  local open = 0
+  uv.walk(function() open = open + 1 end)
+  assert.equal(0, open)
+  return unpack(results, 1, results.n)
+end
+
+describe("the uv host", function()
+  describe("run", function()
+    it("passes arguments and two results, nils too, for a function that never waits", function()
+      assert.same({ true, true, nil, 3 }, { on_loop(host.run, 1000, function(...)
+        assert.equal(3, select("#", ...))
+        local a, b, c = ...
+        return b, a + c, "dropped"
+      end, 1, nil, 2) })
+    end)
+
+    it("waits for a function that waits", function()
+      assert.same({ true, true, "late", "but here" }, { on_loop(host.run, 1000, function(text)
+        wait(5)
+        wait(5)
+        return text, "but here"
+      end, "late") })
+    end)
+
+    it("gives it up at the deadline, and what it does later reaches nobody", function()
+      local came_late, woken = false, 0
+      assert.same({ true, "given up", 1 }, { on_loop(function()
+        local began_ns = uv.hrtime()
+        local in_time = host.run(10, function()
+          wait(40)
+          came_late = true
+          return "too late"
+        end)
+        woken = woken + 1
+        local took_ms = (uv.hrtime() - began_ns) / 1e6
+        assert(took_ms >= 9 and took_ms < 35, took_ms)
+        assert.is_false(came_late)
+        host.sleep(60)
+        assert.is_true(came_late)
+        return in_time and "in time" or "given up", woken
+      end) })
+    end)
+
+    it("counts from the beginning, also what the function did before it first waited", function()
+      local _, in_time = on_loop(host.run, 20, function()
+        uv.sleep(30)
+        wait(60)
+      end)
+      assert.is_false(in_time)
+    end)
+
+    for _, thrown in ipairs { "text", 42, { "table" }, false } do
+      it("raises what the function raised, unchanged: " .. type(thrown), function()
+        local ok, err = on_loop(host.run, 1000, function()
+          wait(1)
+          error(thrown, 0)
+        end)
+        assert.is_false(ok)
+        assert.is_true(rawequal(thrown, err))
+        ok, err = on_loop(host.run, 1000, function() error(thrown, 0) end)
+        assert.is_false(ok)
+        assert.is_true(rawequal(thrown, err))
+      end)
+    end
+
+    it("just calls outside of any coroutine, as in a callback of the loop", function()
+      local results
+      local timer = uv.new_timer()
+      timer:start(0, 0, function()
+        timer:close()
+        results = { host.run(1, function() return 1, 2 end) }
+      end)
+      uv.run()
+      assert.same({ true, 1, 2 }, results)
+    end)
+
+    it("is not confused by a resume that was not meant for it", function()
+      local caller
+      assert.same({ true, true, "done" }, { on_loop(function()
+        caller = coroutine.running()
+        local timer = uv.new_timer()
+        timer:start(2, 0, function()
+          timer:close()
+          coroutine.resume(caller, "spurious")
+        end)
+        return host.run(1000, function()
+          wait(10)
+          return "done"
+        end)
+      end) })
+    end)
+
+    it("nests: the inner deadline is the inner call's", function()
+      assert.same({ true, true, "inner gave up", nil }, { on_loop(host.run, 500, function()
+        local in_time = host.run(5, function() wait(50) end)
+        return in_time and "no" or "inner gave up"
+      end) })
+    end)
+
+    it("carries a thousand calls at once, each with its own end", function()
+      local ended, given_up = 0, 0
+      for i = 1, 1000 do
+        host.spawn(function()
+          if host.run(30, wait, i % 2 == 0 and 1 or 90) then
+            ended = ended + 1
+          else
+            given_up = given_up + 1
+          end
+        end)
+      end
+      uv.run()
+      assert.same({ 500, 500 }, { ended, given_up })
+    end)
+
+    it("leaves a caller alone that was closed meanwhile", function()
+      local caller = coroutine.create(function() host.run(5, wait, 20) end)
+      assert(coroutine.resume(caller))
+      if coroutine.close then coroutine.close(caller) end
+      uv.run()
+    end)
+  end)
+
+  it("sleeps in a coroutine, and refuses to outside of any", function()
+    local ok, err
+    local timer = uv.new_timer()
+    timer:start(0, 0, function()
+      timer:close()
+      ok, err = pcall(host.sleep, 1)
+    end)
+    uv.run()
+    assert.is_false(ok)
+    assert.equal("sleep must be called in a coroutine, as by neap.hosts.uv.spawn", err)
+    local _, took_ms = on_loop(function()
+      local began_ns = uv.hrtime()
+      host.sleep(15)
+      return (uv.hrtime() - began_ns) / 1e6
+    end)
+    assert.is_true(took_ms >= 14, took_ms)
+  end)
+
+  it("raises what a spawned function raises before it waits", function()
+    local ok, err = pcall(host.spawn, function() error({ "mine" }, 0) end)
+    assert.is_false(ok)
+    assert.same({ "mine" }, err)
+  end)
+end)
