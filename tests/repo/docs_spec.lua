@@ -1,4 +1,4 @@
--- Every code block of the README and of docs/ runs, and every example: what they say can't drift from what is so.
+-- Every code block of the README and of docs/ runs: what they say can't drift from what is so.
 
 local docs = require "tests.support.docs"
 
@@ -20,24 +20,26 @@ local function list(pattern)
   return names
 end
 
+local function fence(info, text, note)
+  return ("%s```%s\n%s\n```\n"):format(note and "<!-- " .. note .. " -->\n" or "", info, text)
+end
+
 describe("the runner of documents", function()
   local place
   before_each(function() place = docs.workplace(root, build) end)
   after_each(function() docs.remove(place) end)
 
-  local function fence(info, text) return "```" .. info .. "\n" .. text .. "\n```\n" end
-
   for _, case in ipairs {
-    -- a document                                                             what it says
-    { fence("sh", "false"),                                                   "line 2: the block failed" },
-    { "text\n\n" .. fence("lua", "error 'no'"),                               "line 4: the block failed" },
-    { fence("lua policy", 'return { name = "x", trips = {} }'),               "trips" },
-    { fence("lua rules", "open = { cooldown_ms = -1 }"),                      "cooldown_ms" },
-    { fence("c", "int main(void) { return 1; }"),                             "failed" },
-    { fence("c", "int f(void) { return x; }"),                                "failed" },
-    { fence("sh", "echo a") .. "<!-- printed -->\n" .. fence("text", "b"),    "is not what was printed" },
-    { "<!-- file: LICENSE -->\n" .. fence("text", "b"),                       "is not what LICENSE says" },
-    { fence("cobol", "STOP RUN."),                                            "not known" },
+    -- a document                                          what it says
+    { fence("sh", "false"),                                "line 2: the block failed" },
+    { "text\n\n" .. fence("lua", "error 'no'"),            "line 4: the block failed" },
+    { fence("lua policy", 'return { name = "x", a = {} }'), "a" },
+    { fence("lua rules", "open = { cooldown_ms = -1 }"),   "cooldown_ms" },
+    { fence("c", "int main(void) { return 1; }"),          "failed" },
+    { fence("c", "int f(void) { return x; }"),             "failed" },
+    { fence("sh", "echo a") .. fence("text", "b", "printed"), "is not what was printed" },
+    { fence("text", "b", "file: LICENSE"),                 "is not what LICENSE says" },
+    { fence("cobol", "STOP RUN."),                         "not known" },
   } do
     it("sees what is wrong with " .. case[1]:gsub("\n", "|"), function()
       local count, err = docs.run(place, case[1])
@@ -48,7 +50,7 @@ describe("the runner of documents", function()
 
   it("runs a right one to its end", function()
     local text = fence("lua", "-- a.lua\nprint 'hello'") .. fence("sh", "lua5.4 a.lua")
-      .. "<!-- printed -->\n" .. fence("text", "hello")
+      .. fence("text", "hello", "printed")
     assert.equal(3, docs.run(place, text))
   end)
 end)

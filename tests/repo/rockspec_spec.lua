@@ -1,4 +1,5 @@
--- The rockspec names every source by hand, as its format wants it: here it is held against the tree.
+-- The rockspec names every source by hand, as its format wants it: here it is held against the
+-- tree.
 
 local root = assert(os.getenv("NEAP_ROOT"), "NEAP_ROOT is not set")
 

@@ -1,13 +1,18 @@
---- Runs a document: its code blocks, from top to bottom, in a directory that looks like the project's root.
+--- Runs a document: its code blocks, from top to bottom, in a directory that looks like the project.
 ---
----   ```sh             run; it must succeed
----   ```lua            run by the interpreter; a first line "-- NAME.lua" writes it to that file instead
----   ```lua policy     a policy file: it must load; a first line as above writes it too
----   ```lua rules      keys of a policy: they must load, put into a policy that has the rest
----   ```c              compiled and, if there is a main, run; a first line as above writes it
----   ```text           nothing, unless <!-- printed --> stands before it: then it is what the last block printed
----   <!-- file: PATH -->  before a block: the block is that file, word for word
----   <!-- as written: COMMAND -->  before a sh block: it is run by another test; only looked at
+---   ```sh           run; it must succeed.  "make run" starts the demo, on ports of its own
+---   ```lua          run by the interpreter
+---   ```lua policy   a policy file: it must load
+---   ```lua rules    keys of a policy: put into one that has the rest, they must load
+---   ```c            compiled and, if there is a main, run
+---   ```text         nothing
+---
+--- A first line that is a comment with a file's name writes the block to that file: then Lua and C
+--- are only written. An HTML comment just before a block says more about it:
+---
+---   <!-- printed -->           it is what the block before it printed
+---   <!-- file: PATH -->        it is that file, word for word, and is not run
+---   <!-- as written -->        it is not run: it needs more than a test has
 local docs = {}
 
 ---@class docs.block
@@ -37,6 +42,8 @@ function docs.blocks(markdown)
   return blocks
 end
 
+-- Files and commands -----------------------------------------------------------------------------
+
 local function write(path, text)
   local file = assert(io.open(path, "w"))
   file:write(text)
@@ -59,40 +66,85 @@ local function sh(dir, command)
   return pipe:close() == true, said
 end
 
---- A directory with all of the project that documents speak of; policies and examples are copies, to
---- be edited.
+-- The place --------------------------------------------------------------------------------------
+
+--- A directory with all of the project that documents speak of; policies and examples are copies,
+--- to be edited.
 function docs.workplace(root, build)
   local dir = os.tmpname()
   os.remove(dir)
   local linked = "core lua tests docs scripts README.md Makefile CMakeLists.txt"
   assert(sh(root, ("mkdir %s && cp -r policies examples %s && for i in %s; do ln -s $PWD/$i %s; done")
     :format(dir, dir, linked, dir)))
-  return { dir = dir, root = root, build = build, lua = arg and arg[-1] or "lua5.4" }
+  return { dir = dir, root = root, build = build, lua = os.getenv("LUA") or "lua5.4" }
 end
 
-function docs.remove(place) sh("/", "rm -rf " .. quoted(place.dir)) end
+--- Stops what runs there, and removes it.
+function docs.remove(place)
+  if place.demo then
+    sh("/", ("kill %s; while kill -0 %s 2>/dev/null; do sleep 0.05; done"):format(place.demo, place.demo))
+  end
+  sh("/", "rm -rf " .. quoted(place.dir))
+end
+
+local function free_ports(count)
+  local uv, sockets, ports = require "luv", {}, {}
+  for i = 1, count do
+    sockets[i] = uv.new_tcp()
+    assert(sockets[i]:bind("127.0.0.1", 0))
+    ports[i] = sockets[i]:getsockname().port
+  end
+  for _, socket in ipairs(sockets) do socket:close() end
+  uv.run()
+  return ports
+end
+
+--- `make run`, with the program that is built, on free ports; waits until it answers.
+local function start_demo(place)
+  local ports = free_ports(3)
+  place.ports = { ["8016"] = ports[1], ["8080"] = ports[2], ["9464"] = ports[3] }
+  local ok, said = sh(place.dir, ([[
+    NEAP_BIN=%s/bin/neap UPSTREAM_PORT=%d LISTEN_PORT=%d ADMIN_PORT=%d make -s run >run.log 2>&1 &
+    echo $! >run.pid
+    for i in $(seq 100); do
+      curl -sf localhost:%d/healthz >/dev/null && exit 0
+      sleep 0.1
+    done
+    cat run.log
+    exit 1]]):format(quoted(place.build), ports[1], ports[2], ports[3], ports[3]))
+  place.demo = read(place.dir .. "/run.pid"):match("%d+")
+  return ok, said
+end
+
+-- What runs a block ------------------------------------------------------------------------------
 
 local run = {}
 
---- The name in a first line that is nothing but a comment with a file name.
+--- The name in a first line that is nothing but a comment with a file's name.
 local function file_named(text)
-  return text:match("^%-%- ([%w_./-]+%.%w+)\n") or text:match("^/%* ([%w_./-]+%.%w+) %*/\n")
-    or text:match("^# ([%w_./-]+%.%w+)\n")
+  local name = "([%w_./-]+%.%w+)"
+  return text:match("^%-%- " .. name .. "\n") or text:match("^/%* " .. name .. " %*/\n")
+    or text:match("^# " .. name .. "\n")
 end
 
 local function put(place, name, text)
-  local path = place.dir .. "/" .. name
   sh(place.dir, "mkdir -p " .. quoted(name:match("^(.*)/") or "."))
-  write(path, text)
-  return path
+  write(place.dir .. "/" .. name, text)
+  return name
 end
 
 function run.sh(place, block)
+  if block.text:match("^make run &?\n$") then return start_demo(place) end
+  put(place, file_named(block.text) or ".block.sh", block.text)
+  if file_named(block.text) then return true, "" end
+  for port, own in pairs(place.ports or {}) do
+    block.text = block.text:gsub(":" .. port, ":" .. own)
+  end
   write(place.dir .. "/.block.sh", block.text)
   return sh(place.dir, ("PATH=%s/bin:$PATH sh -eu .block.sh"):format(quoted(place.build)))
 end
 
-run["lua"] = function(place, block)
+function run.lua(place, block)
   local name = file_named(block.text)
   put(place, name or ".block.lua", block.text)
   if name then return true, "" end
@@ -107,33 +159,33 @@ local function check_policy(place, path)
 end
 
 run["lua policy"] = function(place, block)
-  local name = file_named(block.text)
-    or (block.text:match('name = "([%w_]+)"') or "unnamed") .. ".lua"
-  return check_policy(place, put(place, name, block.text))
+  local name = block.text:match('name = "([%w_]+)"') or "unnamed"
+  return check_policy(place, put(place, file_named(block.text) or name .. ".lua", block.text))
 end
 
 run["lua rules"] = function(place, block)
-  local given = block.text
-  local parts = { 'return { name = "rules",' }
-  if not given:find("trip%s*=") then parts[#parts + 1] = "trip = { failures = 5 }," end
-  parts[#parts + 1] = given:gsub("%s*$", ""):gsub(",?$", ",") .. "\n}"
-  return check_policy(place, put(place, ".block/rules.lua", table.concat(parts, " ")))
+  local given = block.text:gsub("%s*$", ""):gsub(",?$", ",")
+  local trip = given:find("trip%s*=") and "" or " trip = { failures = 5 },"
+  local policy = ('return { name = "rules",%s\n%s\n}'):format(trip, given)
+  return check_policy(place, put(place, ".block/rules.lua", policy))
 end
 
-run["c"] = function(place, block)
+function run.c(place, block)
   local name = file_named(block.text)
   put(place, name or ".block.c", block.text)
   if name then return true, "" end
-  local has_main = block.text:find("int main", 1, true)
-  local rest = has_main and ("-o .block %s/core/libneap.a && ./.block"):format(quoted(place.build))
-    or "-fsyntax-only"
-  return sh(place.dir, "cc -std=gnu11 -Wall -Wextra -Werror -Icore/include -Ilua/engine/include .block.c "
-    .. rest)
+  local rest = block.text:find("int main", 1, true)
+    and ("-o .block %s/core/libneap.a && ./.block"):format(quoted(place.build)) or "-fsyntax-only"
+  return sh(place.dir,
+    "cc -std=gnu11 -Wall -Wextra -Werror -Icore/include -Ilua/engine/include .block.c " .. rest)
 end
 
-local not_run = { [""] = true, text = true, html = true, json = true, yaml = true, cmake = true }
+-- Documents --------------------------------------------------------------------------------------
 
-local function one(place, block, printed)
+local not_run = { [""] = true, text = true, json = true, yaml = true, cmake = true }
+
+--- Answers what the block printed, or nil and what is wrong.
+local function run_block(place, block, printed)
   local note = block.note or ""
   local path = note:match("^file: (.+)$")
   if path and read(place.root .. "/" .. path) ~= block.text then
@@ -142,9 +194,9 @@ local function one(place, block, printed)
   if note == "printed" and printed ~= block.text then
     return nil, "is not what was printed, which is:\n" .. printed
   end
-  if path or note:match("^as written:") or not_run[block.info] then return printed end
+  if path or note == "as written" or not_run[block.info] then return printed end
   local how = run[block.info]
-  if not how then return nil, ("the language %q is not known"):format(block.info) end
+  if not how then return nil, ("is in a language that is not known, %q"):format(block.info) end
   local ok, said = how(place, block)
   if not ok then return nil, "failed:\n" .. said end
   return said
@@ -155,7 +207,7 @@ function docs.run(place, markdown)
   local printed = ""
   local blocks = docs.blocks(markdown)
   for _, block in ipairs(blocks) do
-    local said, err = one(place, block, printed)
+    local said, err = run_block(place, block, printed)
     if not said then return nil, ("line %d: the block %s"):format(block.line, err) end
     printed = said
   end
