@@ -1,4 +1,4 @@
---- Runs a document: its code blocks, from top to bottom, in a directory that looks like the project.
+--- Runs a document: its code blocks, from top to bottom, in a copy of the project.
 ---
 ---   ```sh           run; it must succeed.  "make run" starts the demo, on ports of its own
 ---   ```lua          run by the interpreter
@@ -74,15 +74,16 @@ function docs.workplace(root, build)
   local dir = os.tmpname()
   os.remove(dir)
   local linked = "core lua tests docs scripts README.md Makefile CMakeLists.txt"
-  assert(sh(root, ("mkdir %s && cp -r policies examples %s && for i in %s; do ln -s $PWD/$i %s; done")
-    :format(dir, dir, linked, dir)))
+  local make = "mkdir %s && cp -r policies examples %s && for i in %s; do ln -s $PWD/$i %s; done"
+  assert(sh(root, make:format(dir, dir, linked, dir)))
   return { dir = dir, root = root, build = build, lua = os.getenv("LUA") or "lua5.4" }
 end
 
 --- Stops what runs there, and removes it.
 function docs.remove(place)
   if place.demo then
-    sh("/", ("kill %s; while kill -0 %s 2>/dev/null; do sleep 0.05; done"):format(place.demo, place.demo))
+    local stop = "kill %s; while kill -0 %s 2>/dev/null; do sleep 0.05; done"
+    sh("/", stop:format(place.demo, place.demo))
   end
   sh("/", "rm -rf " .. quoted(place.dir))
 end
