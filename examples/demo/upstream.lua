@@ -1,10 +1,11 @@
 #!/usr/bin/env lua5.4
 --- A dependency that misbehaves on command, for neap to protect.
 ---
----   lua5.4 examples/demo/upstream.lua [--listen 127.0.0.1:8016] [--script "ok 10, 500 5, slow 8"] [--quiet]
+---   lua5.4 examples/demo/upstream.lua [--listen 127.0.0.1:8016] [--quiet]
+---                                     [--script "ok 10, 500 5, slow 8"]
 ---
---- GET /flags/NAME answers a feature flag as JSON (404 FLAG_NOT_FOUND if the name begins with "missing").
---- POST /_fail?mode=MODE[&ms=N] changes what happens to every flag request from now on:
+--- GET /flags/NAME answers a feature flag as JSON (404 FLAG_NOT_FOUND if the name begins with
+--- "missing"). POST /_fail?mode=MODE[&ms=N] changes what happens to every flag request from now on:
 ---
 ---   ok      answers 200
 ---   500     answers 500; any other status from 400 to 599 likewise
@@ -13,12 +14,14 @@
 ---   refuse  closes the connection without a word
 ---   flap    `ms` (1000) of ok, `ms` of 500, and so on
 ---
---- GET /_fail says which mode it is in. A script is a list of "MODE SECONDS", begun again when it is through.
+--- GET /_fail says which mode it is in. A script is a list of "MODE SECONDS", begun again when it
+--- is through.
 
 local uv = require "luv"
 
 local DEFAULT_MS = { slow = 2000, flap = 1000 }
-local REASONS = { [200] = "OK", [400] = "Bad Request", [404] = "Not Found", [405] = "Method Not Allowed",
+local REASONS = { [200] = "OK", [400] = "Bad Request", [404] = "Not Found",
+  [405] = "Method Not Allowed",
   [429] = "Too Many Requests", [500] = "Internal Server Error", [503] = "Service Unavailable" }
 
 local mode = { name = "ok", since = uv.now() }
@@ -41,9 +44,11 @@ local function make_mode(name, ms)
   local status = tonumber(name)
   if not (DEFAULT_MS[name] or name == "ok" or name == "hang" or name == "refuse"
       or (status and status >= 400 and status <= 599 and status % 1 == 0)) then
-    return nil, ("mode %q: must be ok, slow, hang, refuse, flap or a status from 400 to 599"):format(name)
+    return nil, ("mode %q: must be ok, slow, hang, refuse, flap or a status from 400 to 599")
+      :format(name)
   end
-  if ms and not (ms:match("^%d+$") and #ms <= 7) then return nil, ("ms %q: must be 0 to 9999999"):format(ms) end
+  if ms and not (ms:match("^%d+$") and #ms <= 7) then return nil,
+    ("ms %q: must be 0 to 9999999"):format(ms) end
   return { name = name, status = status, ms = tonumber(ms) or DEFAULT_MS[name], since = uv.now() }
 end
 
@@ -52,7 +57,8 @@ local function set_mode(new, who)
   mode = new
 end
 
---- What to do with a flag request now: "answer" a status, or "hang", or "refuse"; and after how many ms.
+--- What to do with a flag request now: "answer" a status, or "hang", or "refuse"; and after how
+--- many ms.
 local function verdict()
   if mode.name == "hang" or mode.name == "refuse" then return mode.name end
   if mode.name == "slow" then return "answer", 200, mode.ms end
@@ -66,17 +72,21 @@ end
 -- Requests ---------------------------------------------------------------------------------------
 
 local function json_string(text)
-  return '"' .. text:gsub('[%c"\\\127-\255]', function(c) return ("\\u%04x"):format(c:byte()) end) .. '"'
+  return '"' .. text:gsub('[%c"\\\127-\255]', function(c) return ("\\u%04x"):format(c:byte()) end)
+    .. '"'
 end
 
 local function flag_body(name, status)
   if status ~= 200 then return ('{"errorCode":"GENERAL","status":%d}\n'):format(status) end
-  return ('{"key":%s,"value":true,"variant":"on","answer":%d}\n'):format(json_string(name), answered)
+  return ('{"key":%s,"value":true,"variant":"on","answer":%d}\n'):format(json_string(name),
+    answered)
 end
 
 local function response(request, status, body)
-  local head = ("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: %s\r\n\r\n")
-    :format(status, REASONS[status] or "Demo", #body, request.keep_alive and "keep-alive" or "close")
+  local head = ("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+    .. "Connection: %s\r\n\r\n")
+    :format(status, REASONS[status] or "Demo", #body, request.keep_alive and "keep-alive"
+      or "close")
   return request.method == "HEAD" and head or head .. body
 end
 
@@ -96,12 +106,14 @@ local function control(client, request)
   elseif request.method ~= "GET" then
     return send(client, request, 405, "GET or POST\n")
   end
-  send(client, request, 200, ('{"mode":%s,"answered":%d}\n'):format(json_string(mode.name), answered))
+  send(client, request, 200,
+    ('{"mode":%s,"answered":%d}\n'):format(json_string(mode.name), answered))
 end
 
 local function flag(client, request, name)
   local what, status, wait_ms = verdict()
-  if not quiet then say("%s %s -> %s", request.method, request.path, status and math.tointeger(status) or what) end
+  if not quiet then say("%s %s -> %s", request.method, request.path, status
+    and math.tointeger(status) or what) end
   if what == "refuse" then return client:close() end
   if what == "hang" then return end
   answered = answered + 1
@@ -124,7 +136,8 @@ local function serve(client, request)
   send(client, request, 404, '{"error":"nothing here; try /flags/new-checkout"}\n')
 end
 
---- One request off the front of `buffer`: the request and what is left, or nil if it is not all there yet.
+--- One request off the front of `buffer`: the request and what is left, or nil if it is not all
+--- there yet.
 local function take_request(buffer)
   local head, rest = buffer:match("^(.-\r\n)\r\n(.*)$")
   if not head then return nil, buffer end
@@ -135,7 +148,8 @@ local function take_request(buffer)
   if #rest < length then return nil, buffer end
   local wish = lower:match("\r\nconnection:%s*([%w%-]+)")
   local keep_alive = wish ~= "close" and (version == "1" or wish == "keep-alive")
-  return { method = method, path = path, query = query, keep_alive = keep_alive }, rest:sub(length + 1)
+  return { method = method, path = path, query = query, keep_alive = keep_alive },
+    rest:sub(length + 1)
 end
 
 local function on_connection(server)

@@ -1,0 +1,98 @@
+/* plan.c: from the table neap.cmd made to a struct.  The table is right: it was checked where it was made. */
+#include "plan.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+
+static const char *text_of(lua_State *L, const char *key) {
+  lua_getfield(L, -1, key);
+  const char *text = lua_tostring(L, -1);
+  lua_pop(L, 1);
+  return text;
+}
+
+static lua_Number number_of(lua_State *L, const char *key) {
+  lua_getfield(L, -1, key);
+  lua_Number number = lua_tonumber(L, -1);
+  lua_pop(L, 1);
+  return number;
+}
+
+static bool switch_of(lua_State *L, const char *key) {
+  lua_getfield(L, -1, key);
+  bool on = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return on;
+}
+
+static plan_address address_of(lua_State *L, const char *key) {
+  plan_address address = {0};
+  lua_getfield(L, -1, key);
+  if (lua_istable(L, -1))
+    address = (plan_address){text_of(L, "host"), (int)number_of(L, "port"), text_of(L, "text")};
+  lua_pop(L, 1);
+  return address;
+}
+
+static void *allocate(size_t count, size_t size) {
+  void *memory = calloc(count ? count : 1, size);
+  if (!memory) abort();
+  return memory;
+}
+
+static plan_route route_of(lua_State *L) {
+  return (plan_route){
+      .name = text_of(L, "name"),
+      .key = text_of(L, "key"),
+      .host = text_of(L, "host"),
+      .prefix = text_of(L, "prefix"),
+      .upstream = text_of(L, "upstream"),
+      .upstream_host = text_of(L, "upstream_host"),
+      .upstream_port = text_of(L, "upstream_port"),
+      .policy = text_of(L, "policy"),
+      .ca_file = text_of(L, "ca_file"),
+      .connect_ms = (uint32_t)number_of(L, "connect_ms"),
+      .answer_ms = (uint32_t)number_of(L, "answer_ms"),
+      .http2 = switch_of(L, "http2"),
+  };
+}
+
+void plan_read(lua_State *L, int index, plan *out) {
+  lua_pushvalue(L, index);
+  out->listen = address_of(L, "listen");
+  out->admin = address_of(L, "admin");
+  out->token_file = text_of(L, "token_file");
+  out->params = text_of(L, "params");
+  out->drain_ms = (uint64_t)number_of(L, "drain_ms");
+  out->max_breakers = (uint32_t)number_of(L, "max_breakers");
+
+  lua_getfield(L, -1, "policies");
+  out->policy_count = lua_rawlen(L, -1);
+  out->policies = allocate(out->policy_count, sizeof *out->policies);
+  for (size_t i = 0; i < out->policy_count; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)i + 1);
+    out->policies[i] = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+
+  lua_getfield(L, -1, "routes");
+  out->route_count = lua_rawlen(L, -1);
+  out->routes = allocate(out->route_count, sizeof *out->routes);
+  for (size_t i = 0; i < out->route_count; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)i + 1);
+    out->routes[i] = route_of(L);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+
+  lua_getfield(L, -1, "log");
+  out->log = luaL_ref(L, LUA_REGISTRYINDEX);
+  luaL_ref(L,
+           LUA_REGISTRYINDEX); /* the plan itself: its texts are used as long as the program runs */
+}
+
+void plan_free(plan *p) {
+  free(p->policies);
+  free(p->routes);
+}

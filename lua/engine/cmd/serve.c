@@ -1,0 +1,343 @@
+/* serve.c: start, signals, drain.
+ *
+ *   start:  engine -> routes -> admin -> server -> signals          anything wrong: one line, everything down again, exit 1
+ *   stop:   server drained -> routes -> admin -> engine -> loop ends
+ */
+#include "serve.h"
+
+#include <lauxlib.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admin.h"
+#include "reach.h"
+#include "route.h"
+
+#define REACH_MS       3000
+#define ADMIN_DRAIN_MS 500
+
+/* ---- Requests -------------------------------------------------------------------------------- */
+
+static void on_request(void *data, http_request *request) {
+  serve *s = data;
+  int i = route_find(&s->plan, request->host, request->target);
+  if (i < 0)
+    http_answer_problem(request, 404, "No route", "no route of this neap is for this host and path",
+                        0);
+  else
+    proxy_begin(s->routes[i], request);
+}
+
+static const http_handler handler = {.on_request = on_request};
+
+/* ---- What the engine says -------------------------------------------------------------------- */
+
+static bool is_rate(neap_cause cause) {
+  return cause == NEAP_BY_FAILURE_RATE || cause == NEAP_BY_SLOW_RATE;
+}
+
+/* Of a rate, measured is the number of calls and limit a share. */
+static void log_transition(serve *s, const neap_event *event) {
+  const neap_transition *m = &event->moved;
+  const log_field fields[] = {
+      {"policy", event->policy, 0},
+      {"key", event->key, 0},
+      {"from", neap_state_name(m->from), 0},
+      {"to", neap_state_name(m->to), 0},
+      {"reason", neap_cause_name(m->cause), 0},
+      {"measured", NULL, (double)m->measured},
+      {"limit", NULL, (double)m->limit / (is_rate(m->cause) ? NEAP_ONE : 1)},
+      {"calls", NULL, (double)m->calls},
+      {"open_ms", NULL, (double)m->open_ms},
+      {"level", NULL, m->level},
+      {"epoch", NULL, m->epoch},
+      {"flapping", m->flapping ? "yes" : "no", 0},
+      {"policy_hash", event->hash, 0},
+  };
+  log_line(s->L, s->plan.log, m->to == NEAP_OPEN ? LOG_WARN : LOG_INFO, "transition", fields,
+           sizeof fields / sizeof *fields, "%s", event->text);
+}
+
+static void on_event(void *data, const neap_event *event) {
+  static const struct {
+    log_level level;
+    const char *name;
+  } kinds[] = {
+      [NEAP_EVENT_RELOADED] = {LOG_INFO, "reload"},
+      [NEAP_EVENT_RELOAD_FAILED] = {LOG_ERROR, "reload_failed"},
+      [NEAP_EVENT_POLICY_GONE] = {LOG_WARN, "policy_gone"},
+      [NEAP_EVENT_POLICY_ORPHANED] = {LOG_WARN, "policy_orphaned"},
+  };
+  serve *s = data;
+  if (event->kind == NEAP_EVENT_TRANSITION) {
+    log_transition(s, event);
+    return;
+  }
+  const log_field fields[] = {{"policy", event->policy, 0}, {"policy_hash", event->hash, 0}};
+  log_line(s->L, s->plan.log, kinds[event->kind].level, kinds[event->kind].name, fields, 2, "%s",
+           event->text);
+}
+
+/* What is fine is said by events and by the admin pages, with more to it. */
+static void on_log(void *data, neap_log_level level, const char *line) {
+  serve *s = data;
+  if (level < NEAP_LOG_WARNING) return;
+  serve_log(s, level == NEAP_LOG_ERROR ? LOG_ERROR : LOG_WARN, "engine", "%s", line);
+}
+
+/* ---- Stop ------------------------------------------------------------------------------------ */
+
+static void on_engine_closed(void *data) {
+  serve *s = data;
+  s->engine = NULL;
+  s->is_stopped = true;
+  uv_stop(&s->loop);
+}
+
+static void stop_engine(serve *s) {
+  admin_close(s->admin);
+  s->admin = NULL;
+  if (s->engine)
+    neap_engine_close(s->engine, on_engine_closed, s);
+  else
+    on_engine_closed(s);
+}
+
+static void on_admin_closed(void *data) {
+  serve *s = data;
+  s->admin_server = NULL;
+  stop_engine(s);
+}
+
+static void on_route_closed(void *data) {
+  serve *s = data;
+  if (--s->routes_open > 0) return;
+  if (s->admin_server)
+    http_server_drain(s->admin_server, ADMIN_DRAIN_MS, on_admin_closed, s);
+  else
+    stop_engine(s);
+}
+
+static void stop_routes(serve *s) {
+  size_t count = s->routes_open;
+  if (count == 0) {
+    s->routes_open = 1;
+    on_route_closed(s);
+  }
+  for (size_t i = 0; i < count; i++) {
+    proxy_route *route = s->routes[i];
+    s->routes[i] = NULL;
+    proxy_close(route, on_route_closed, s);
+  }
+}
+
+static void on_server_closed(void *data) {
+  serve *s = data;
+  s->server = NULL;
+  stop_routes(s);
+}
+
+static void serve_stop(serve *s, uint64_t limit_ms) {
+  bool is_first = !s->is_draining;
+  s->is_draining = true;
+  if (s->server)
+    http_server_drain(s->server, limit_ms, on_server_closed, s);
+  else if (is_first)
+    stop_routes(s);
+}
+
+/* ---- Signals --------------------------------------------------------------------------------- */
+
+size_t serve_reload(serve *s, size_t *failed) {
+  char error[1024];
+  size_t reloaded = neap_engine_reload(s->engine, failed);
+  if (s->admin && !admin_reload(s->admin, error, sizeof error)) {
+    serve_log(s, LOG_ERROR, "reload_failed", "%s; the old token stays", error);
+    (*failed)++;
+  }
+  return reloaded;
+}
+
+static void on_signal(uv_signal_t *handle, int number) {
+  serve *s = handle->data;
+  const char *name = number == SIGHUP ? "SIGHUP" : number == SIGINT ? "SIGINT" : "SIGTERM";
+  if (number == SIGHUP) {
+    if (s->is_draining) return;
+    size_t failed = 0, reloaded = serve_reload(s, &failed);
+    serve_log(s, failed ? LOG_WARN : LOG_INFO, "signal", "%s: %zu reloaded, %zu refused", name,
+              reloaded, failed);
+  } else if (s->is_draining) {
+    serve_log(s, LOG_WARN, "signal", "%s again: not waiting any longer", name);
+    serve_stop(s, 0);
+  } else {
+    serve_log(s, LOG_INFO, "signal", "%s: draining, for at most %llu ms", name,
+              (unsigned long long)s->plan.drain_ms);
+    serve_stop(s, s->plan.drain_ms);
+  }
+}
+
+static void watch_signals(serve *s) {
+  static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    uv_signal_init(&s->loop, &s->signals[i]);
+    s->signals[i].data = s;
+    uv_signal_start(&s->signals[i], on_signal, numbers[i]);
+  }
+}
+
+/* ---- Start ----------------------------------------------------------------------------------- */
+
+static bool open_engine(serve *s, char *error, size_t size) {
+  const neap_engine_options options = {
+      .policies = s->plan.policies,
+      .policy_count = s->plan.policy_count,
+      .params = s->plan.params,
+      .max_breakers = s->plan.max_breakers,
+      .on_event = on_event,
+      .on_log = on_log,
+      .data = s,
+  };
+  return neap_engine_open(&s->loop, &options, &s->engine, error, size);
+}
+
+static bool open_route(serve *s, const plan_route *r, char *error, size_t size) {
+  char why[512];
+  neap_guard *guard = neap_engine_guard(s->engine, r->policy);
+  if (!guard) {
+    snprintf(error, size, "route %s: there is no policy \"%s\"", r->name, r->policy);
+    return false;
+  }
+  const proxy_options options = {
+      .name = r->name,
+      .upstream = r->upstream,
+      .guard = guard,
+      .key = r->key,
+      .connect_ms = r->connect_ms,
+      .answer_ms = r->answer_ms,
+      .http2 = r->http2,
+      .ca_file = r->ca_file,
+  };
+  if (proxy_open(&s->loop, &options, &s->routes[s->routes_open], why, sizeof why))
+    return s->routes_open++, true;
+  snprintf(error, size, "route %s: %s", r->name, why);
+  return false;
+}
+
+static bool open_routes(serve *s, char *error, size_t size) {
+  s->routes = calloc(s->plan.route_count, sizeof *s->routes);
+  if (!s->routes) abort();
+  for (size_t i = 0; i < s->plan.route_count; i++)
+    if (!open_route(s, &s->plan.routes[i], error, size)) return false;
+  return true;
+}
+
+static bool listen_on(serve *s, const plan_address *address, const http_handler *h, void *data,
+                      http_server **out, char *error, size_t size) {
+  const http_server_options options = {
+      .host = address->host, .port = address->port, .handler = h, .data = data};
+  return http_server_open(&s->loop, &options, out, error, size);
+}
+
+static bool open_admin(serve *s, char *error, size_t size) {
+  if (!s->plan.admin.host) return true;
+  return admin_open(s, &s->admin, error, size) &&
+         listen_on(s, &s->plan.admin, &admin_handler, s->admin, &s->admin_server, error, size);
+}
+
+static bool serve_start(serve *s, char *error, size_t size) {
+  return open_engine(s, error, size) && open_routes(s, error, size) && open_admin(s, error, size) &&
+         listen_on(s, &s->plan.listen, &handler, s, &s->server, error, size);
+}
+
+/* ---- What is worth saying at the start ------------------------------------------------------- */
+
+typedef struct trial {
+  serve *serve;
+  const plan_route *route;
+} trial;
+
+static void on_reached(void *data, const char *failure) {
+  trial *t = data;
+  if (failure && !t->serve->is_draining)
+    serve_log(t->serve, LOG_WARN, "upstream", "route %s: %s can't be reached now: %s",
+              t->route->name, t->route->upstream, failure);
+  free(t);
+}
+
+static void try_upstreams(serve *s) {
+  for (size_t i = 0; i < s->plan.route_count; i++) {
+    const plan_route *r = &s->plan.routes[i];
+    trial *t = malloc(sizeof *t);
+    if (!t) abort();
+    *t = (trial){s, r};
+    reach_try(&s->loop, r->upstream_host, r->upstream_port, REACH_MS, on_reached, t);
+  }
+}
+
+static void say_routes(serve *s) {
+  for (size_t i = 0; i < s->plan.route_count; i++) {
+    const plan_route *r = &s->plan.routes[i];
+    const log_field fields[] = {{"route", r->name, 0},    {"host", r->host ? r->host : "*", 0},
+                                {"prefix", r->prefix, 0}, {"upstream", r->upstream, 0},
+                                {"policy", r->policy, 0}, {"key", r->key, 0}};
+    log_line(s->L, s->plan.log, LOG_INFO, "route", fields, sizeof fields / sizeof *fields,
+             "%s%s -> %s, guarded by %s", r->host ? r->host : "", r->prefix, r->upstream,
+             r->policy);
+  }
+}
+
+static bool is_routed(const plan *p, const char *policy) {
+  for (size_t i = 0; i < p->route_count; i++)
+    if (strcmp(p->routes[i].policy, policy) == 0) return true;
+  return false;
+}
+
+static void say_unused_policies(serve *s) {
+  neap_guard *guard;
+  for (size_t i = 0; (guard = neap_engine_guard_at(s->engine, i)) != NULL; i++)
+    if (!is_routed(&s->plan, neap_guard_name(guard)))
+      serve_log(s, LOG_WARN, "policy",
+                "policy %s matches no route: nothing but another policy's fallback will use it",
+                neap_guard_name(guard));
+}
+
+static void say_hello(serve *s) {
+  say_routes(s);
+  say_unused_policies(s);
+  if (s->admin_server)
+    serve_log(s, LOG_INFO, "start", "admin on http://%s:%d", s->plan.admin.host,
+              http_server_port(s->admin_server));
+  serve_log(s, LOG_INFO, "start", "neap " NEAP_VERSION " serving on http://%s:%d",
+            s->plan.listen.host, http_server_port(s->server));
+}
+
+int serve_run(lua_State *L, int index) {
+  serve *s = calloc(1, sizeof *s);
+  if (!s) abort();
+  char error[8192];
+  s->L = L;
+  plan_read(L, index, &s->plan);
+  signal(SIGPIPE, SIG_IGN);
+  uv_loop_init(&s->loop);
+  watch_signals(s);
+  bool ok = serve_start(s, error, sizeof error);
+  if (ok) {
+    say_hello(s);
+    try_upstreams(s);
+  } else {
+    fprintf(stderr, "neap serve: %s\n", error);
+    serve_stop(s, 0);
+  }
+  while (!s->is_stopped) uv_run(&s->loop, UV_RUN_DEFAULT);
+  if (ok) serve_log(s, LOG_INFO, "stop", "stopped");
+  for (size_t i = 0; i < sizeof s->signals / sizeof *s->signals; i++)
+    uv_close((uv_handle_t *)&s->signals[i], NULL);
+  uv_run(&s->loop, UV_RUN_NOWAIT);
+  uv_loop_close(&s->loop); /* busy only if a name is still being looked up */
+  plan_free(&s->plan);
+  free(s->routes);
+  free(s);
+  return ok ? 0 : 1;
+}

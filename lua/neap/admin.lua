@@ -1,0 +1,431 @@
+--- The admin pages: what an operator may ask and do, as a function from request to answer. No
+--- sockets: a host brings the requests.
+---
+---   GET  /healthz                            200 while serving, 503 while draining
+---   GET  /metrics                            Prometheus text
+---   GET  /breakers[/POLICY[/KEY]]            everything about the breakers
+---   POST /breakers/POLICY/KEY/mode           mode, by; for, reason
+---   POST /breakers/POLICY/KEY/reset          by; reason
+---   POST /breakers/POLICY/KEY/trip           by; for, reason
+---   GET  /policies                           which version serves, since when, what is wrong
+---   POST /reload                             looks at every file now
+---
+--- What a POST says may stand in the query, in a form or in a JSON object. A key is percent-encoded
+--- where it has to be.
+---
+--- Who may ask: with a token, whoever has it. Without one the host must listen on a loopback
+--- address only; then a browser on this machine is the danger, so a Host that is a name (DNS
+--- rebinding) and an Origin that is another page's are refused.
+
+local json = require "neap.cmd.json"
+local metrics = require "neap.metrics"
+local suggest = require "neap.suggest"
+
+local admin = {}
+
+local MAX_FOR_MS = 31 * 24 * 3600 * 1000
+local MODES = { "auto", "forced_open", "forced_closed", "shadow", "policy" }
+
+---@class neap.admin.request
+---@field method string
+---@field target string                 path and query, as sent
+---@field headers table<string, string> by lower-case name
+---@field body? string
+---@field peer? string                  the client's address
+
+---@class neap.admin.answer
+---@field status integer
+---@field type string                    of the body
+---@field body string|fun(): string?     or its parts, each soon made
+---@field headers? table<string, string> further ones
+
+---@class neap.admin.options
+---@field guards fun(): table<string, neap.guard>  by policy name
+---@field policies? fun(): neap.reload.row[]
+---@field reload? fun(): integer, integer          answers how many were reloaded and refused
+---@field token? fun(): string?                    what a client must know; nil: nothing
+---@field health? fun(): string                    "ok" or why not
+---@field more_metrics? fun(): table[]             as neap.metrics takes them
+---@field since? fun(now_ms: integer): string      an instant of the guards' clock as people read it
+---@field log? fun(level: string, event: string, message: string, fields: table[])
+
+local Admin = {}
+Admin.__index = Admin
+
+-- Answers ----------------------------------------------------------------------------------------
+
+local list = json.list
+
+local function answer_json(status, value)
+  return { status = status, type = "application/json", body = json.encode(value) .. "\n" }
+end
+
+--- An RFC 9457 problem.
+local function problem(status, title, detail, headers)
+  local answer = answer_json(status, { status = status, title = title, detail = detail })
+  answer.type, answer.headers = "application/problem+json", headers
+  return answer
+end
+
+-- What was asked ---------------------------------------------------------------------------------
+
+local function decode(text)
+  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+local function read_form(text, into)
+  for pair in text:gmatch("[^&]+") do
+    local name, value = pair:match("^([^=]*)=?(.*)$")
+    into[decode((name:gsub("%+", " ")))] = decode((value:gsub("%+", " ")))
+  end
+end
+
+--- What a POST says: { name = text or number }; or nil and what is wrong.
+local function read_arguments(request, query)
+  local given, body = {}, request.body or ""
+  read_form(query, given)
+  if body == "" then return given end
+  if not body:find("^%s*{") then
+    read_form(body:gsub("%s+$", ""), given)
+    return given
+  end
+  local value, message = json.decode(body)
+  if not value then return nil, "the body is no JSON: " .. message end
+  for name, field in pairs(value) do
+    if type(name) ~= "string" or (type(field) ~= "string" and type(field) ~= "number") then
+      return nil, ("%s must be a text or a number"):format(tostring(name))
+    end
+    given[name] = field
+  end
+  return given
+end
+
+local UNITS = { ms = 1, s = 1000, m = 60000, h = 3600000, d = 86400000 }
+
+--- "90s", "10m", "2h", "1500" and 1500 (ms) -> milliseconds.
+local function read_duration(value, max_ms)
+  local number, unit = tostring(value):match("^(%d+%.?%d*)(%a*)$")
+  local ms = number and (unit == "" and 1 or UNITS[unit]) and tonumber(number) * (UNITS[unit] or 1)
+  if ms and ms >= 1 and ms <= max_ms then return math.floor(ms) end
+  return nil, ("for = %q: must be a time such as 90s, 10m or 2h, up to %.14g ms")
+    :format(tostring(value), max_ms)
+end
+
+local function check_names(given, known)
+  for name in pairs(given) do
+    local is_known = false
+    for _, right in ipairs(known) do is_known = is_known or right == name end
+    if not is_known then
+      local near = suggest.nearest(name, known)
+      return nil, ("%s: there is no such argument; %s"):format(name, near
+        and ("did you mean %s?"):format(near)
+        or "there are " .. table.concat(known, ", "))
+    end
+  end
+  return true
+end
+
+--- Checks what an action was told: { by, reason, for_ms }.
+local function read_action(given, known, max_ms)
+  local ok, message = check_names(given, known)
+  if not ok then return nil, message end
+  local by = given.by and tostring(given.by)
+  if not by or not by:find("%S") then return nil, "by: say who does this, e.g. by=alice" end
+  local action = { by = by, reason = given.reason and tostring(given.reason) }
+  if given["for"] then
+    action.for_ms, message = read_duration(given["for"], max_ms)
+    if not action.for_ms then return nil, message end
+  end
+  return action
+end
+
+-- Who may ask ------------------------------------------------------------------------------------
+
+--- Takes as long for a wrong token as for the right one.
+local function is_same(a, b)
+  local difference = #a == #b and 0 or 1
+  for i = 1, #a do
+    if a:byte(i) ~= b:byte((i - 1) % #b + 1) then difference = difference + 1 end
+  end
+  return difference == 0
+end
+
+local function host_of(text)
+  return (text:gsub(":%d+$", ""):gsub("^%[", ""):gsub("%]$", ""))
+end
+
+--- A page may have its own name resolve to 127.0.0.1; it can't have it be an address or
+--- "localhost".
+local function is_own_host(text)
+  local host = host_of(text)
+  return host:lower() == "localhost" or host:find("^%d+%.%d+%.%d+%.%d+$") ~= nil
+    or host:find("^[%x:.]*:[%x:.]*$") ~= nil
+end
+
+function Admin:refusal(request)
+  local headers, token = request.headers, self.token and self.token()
+  if token then
+    local given = (headers.authorization or ""):match("^[Bb]earer +(%S+)%s*$")
+    if not given or not is_same(given, token) then
+      return problem(401, "A token is needed",
+        "send Authorization: Bearer TOKEN, with the text of --admin-token-file",
+        { ["WWW-Authenticate"] = 'Bearer realm="neap"' })
+    end
+  elseif not is_own_host(headers.host or "localhost") then
+    return problem(403, "Not by this name",
+      ("Host: %s is a name; ask for localhost or an address, or use --admin-token-file")
+      :format(headers.host))
+  end
+  if request.method == "GET" or request.method == "HEAD" then return nil end
+  local origin, site = headers.origin, headers["sec-fetch-site"]
+  if (origin and origin ~= "http://" .. (headers.host or ""))
+    or (site and site ~= "same-origin" and site ~= "none") then
+    return problem(403, "Not from another page", "a browser sent this for "
+      .. (origin or "another site"))
+  end
+end
+
+-- Breakers ---------------------------------------------------------------------------------------
+
+local function sorted_names(guards)
+  local names = {}
+  for name in pairs(guards) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
+local function keys_of(guard)
+  local keys = {}
+  for i, row in ipairs(guard:breakers()) do keys[i] = row.key end
+  return keys
+end
+
+--- Everything about one breaker; who set its mode, if somebody did, how long ago and for how long.
+function Admin:breaker_row(guard, key)
+  local row, set = guard:snapshot(key), guard:operator(key)
+  row.operator = set and {
+    mode = set.mode, by = set.by, reason = set.reason, left_ms = set.until_ms and row.mode_left_ms,
+    at = self.since and self.since(set.at_ms),
+  }
+  return row
+end
+
+--- The guard and key that a path names; or nil and the answer that says which there are.
+function Admin:find(policy, key)
+  local guards = self.guards()
+  local guard = guards[policy]
+  if not guard then
+    local names = sorted_names(guards)
+    local near = suggest.nearest(policy, names)
+    return nil, problem(404, "No such policy", near and ("did you mean %s?"):format(near)
+      or "there are " .. table.concat(names, ", "))
+  end
+  if not key then return guard end
+  for _, known in ipairs(keys_of(guard)) do
+    if known == key then return guard, key end
+  end
+  local near = suggest.nearest(key, keys_of(guard))
+  return nil, problem(404, "No such key", near and ("did you mean %s?"):format(near)
+    or ("%s has no breaker %s; a key's breaker is made by its first call"):format(policy, key))
+end
+
+function Admin:get_breakers(_, policy, key)
+  local rows, guards = {}, self.guards()
+  if policy then
+    local guard, answer = self:find(policy, key)
+    if not guard then return answer end
+    if key then return answer_json(200, self:breaker_row(guard, key)) end
+    guards = { [policy] = guard }
+  end
+  for _, name in ipairs(sorted_names(guards)) do
+    for _, one in ipairs(keys_of(guards[name])) do
+      rows[#rows + 1] = self:breaker_row(guards[name], one)
+    end
+  end
+  return answer_json(200, { breakers = list(rows) })
+end
+
+--- Who did what, from where, for how long and why: one line of the log.
+function Admin:say(request, guard, key, what, action)
+  if not self.log then return end
+  local lasting = action.for_ms and (" for %.14g ms"):format(action.for_ms) or ""
+  local message = ("%s/%s: %s%s, by %s"):format(guard.name, key, what, lasting, action.by)
+  self.log("warn", "operator", message, {
+    { "policy", guard.name }, { "key", key }, { "action", what }, { "by", action.by },
+    { "for_ms", action.for_ms }, { "why", action.reason }, { "peer", request.peer },
+  })
+end
+
+--- Runs an action that was understood; answers with the breaker as it is now.
+function Admin:act(request, guard, key, what, action, act)
+  local ok, message = act()
+  if not ok then return problem(400, "Not possible", tostring(message)) end
+  self:say(request, guard, key, what, action)
+  return answer_json(200, self:breaker_row(guard, key))
+end
+
+local function read_mode(given)
+  local mode = given.mode and tostring(given.mode)
+  if not mode then return nil, "mode: say which, one of " .. table.concat(MODES, ", ") end
+  for _, known in ipairs(MODES) do
+    if known == mode then return mode end
+  end
+  local near = suggest.nearest(mode, MODES)
+  return nil, ("mode = %q: must be one of %s%s"):format(mode, table.concat(MODES, ", "),
+    near and ("; did you mean %s?"):format(near) or "")
+end
+
+function Admin:post_mode(request, guard, key, given)
+  local action, message = read_action(given, { "mode", "by", "for", "reason" }, MAX_FOR_MS)
+  if not action then return problem(400, "Not understood", message) end
+  local mode
+  mode, message = read_mode(given)
+  if not mode then return problem(400, "Not understood", message) end
+  return self:act(request, guard, key, "mode " .. mode, action, function()
+    return guard:mode(key, mode ~= "policy" and mode or nil, action)
+  end)
+end
+
+function Admin:post_reset(request, guard, key, given)
+  local action, message = read_action(given, { "by", "reason" }, 0)
+  if not action then return problem(400, "Not understood", message) end
+  return self:act(request, guard, key, "reset", action, function()
+    return guard:reset(key, action.by)
+  end)
+end
+
+function Admin:post_trip(request, guard, key, given)
+  local action, message = read_action(given, { "by", "for", "reason" }, MAX_FOR_MS)
+  if not action then return problem(400, "Not understood", message) end
+  return self:act(request, guard, key, "trip", action, function()
+    return guard:trip(key, action.for_ms, action.by)
+  end)
+end
+
+local ACTIONS = { mode = Admin.post_mode, reset = Admin.post_reset, trip = Admin.post_trip }
+
+function Admin:post_breaker(request, policy, key, verb, query)
+  local act = ACTIONS[verb]
+  if not act then return problem(404, "No such page", "a breaker takes mode, reset and trip") end
+  local guard, answer = self:find(policy, key)
+  if not guard then return answer end
+  local given, message = read_arguments(request, query)
+  if not given then return problem(400, "Not understood", message) end
+  return act(self, request, guard, key, given)
+end
+
+-- Policies ---------------------------------------------------------------------------------------
+
+function Admin:get_policies()
+  local rows, guards = {}, self.guards()
+  for _, row in ipairs(self.policies and self.policies() or {}) do
+    local guard = guards[row.name]
+    rows[#rows + 1] = {
+      name = row.name, path = row.path, hash = row.hash, last_error = row.error or json.null,
+      loaded_at = row.loaded_at_ms and self.since and self.since(row.loaded_at_ms) or json.null,
+      gone = row.is_gone, orphaned = row.is_orphaned, reloads = row.reloads,
+        failures = row.failures,
+      warnings = list(guard and guard.policy.warnings or {}), mode = guard and guard.policy.mode
+        or nil,
+    }
+  end
+  return answer_json(200, { policies = list(rows) })
+end
+
+function Admin:post_reload()
+  if not self.reload then return problem(501, "Not here", "this host has no files to reload") end
+  local reloaded, failed = self.reload()
+  local errors = {}
+  for _, row in ipairs(self.policies and self.policies()
+    or {}) do errors[#errors + 1] = row.error end
+  return answer_json(failed == 0 and 200 or 422,
+    { reloaded = reloaded, failed = failed, errors = list(errors) })
+end
+
+-- Pages ------------------------------------------------------------------------------------------
+
+function Admin:get_healthz()
+  local health = self.health and self.health() or "ok"
+  return answer_json(health == "ok" and 200 or 503, { status = health })
+end
+
+function Admin:get_metrics()
+  local guards, all = self.guards(), {}
+  for _, name in ipairs(sorted_names(guards)) do all[#all + 1] = guards[name] end
+  return { status = 200, type = metrics.content_type, body = metrics.parts(all, {
+    policies = self.policies and self.policies(), more = self.more_metrics and self.more_metrics(),
+  }) }
+end
+
+local PAGES = {
+  healthz = { GET = Admin.get_healthz },
+  metrics = { GET = Admin.get_metrics },
+  breakers = { GET = Admin.get_breakers },
+  policies = { GET = Admin.get_policies },
+  reload = { POST = Admin.post_reload },
+}
+
+local INDEX = [=[
+neap admin
+  GET  /healthz
+  GET  /metrics
+  GET  /breakers[/POLICY[/KEY]]
+  POST /breakers/POLICY/KEY/mode    mode=auto|forced_open|forced_closed|shadow|policy by=NAME
+                                    [for=10m] [reason=TEXT]
+  POST /breakers/POLICY/KEY/reset   by=NAME [reason=TEXT]
+  POST /breakers/POLICY/KEY/trip    by=NAME [for=30s] [reason=TEXT]
+  GET  /policies
+  POST /reload
+]=]
+
+local function no_page(name)
+  local names = {}
+  for page in pairs(PAGES) do names[#names + 1] = page end
+  table.sort(names)
+  local near = suggest.nearest(name or "", names)
+  return problem(404, "No such page", near and ("did you mean /%s?"):format(near)
+    or "there are /" .. table.concat(names, ", /"))
+end
+
+function Admin:route(request)
+  local path, query = request.target:match("^([^?#]*)%??([^#]*)")
+  local parts = {}
+  for part in path:gmatch("[^/]+") do parts[#parts + 1] = decode(part) end
+  local method = request.method == "HEAD" and "GET" or request.method
+  if #parts == 0 and method == "GET" then return { status = 200, type = "text/plain; charset=utf-8",
+    body = INDEX } end
+  local page = PAGES[parts[1]]
+  if not page or #parts > (parts[1] == "breakers" and 4 or 1) then return no_page(parts[1]) end
+  if parts[1] == "breakers" and #parts == 4 then
+    if method ~= "POST" then return problem(405, "Only by POST", nil, { Allow = "POST" }) end
+    return self:post_breaker(request, parts[2], parts[3], parts[4], query)
+  end
+  local act = page[method]
+  if not act then
+    local allowed = page.GET and "GET, HEAD" or "POST"
+    return problem(405, "Only by " .. allowed, nil, { Allow = allowed })
+  end
+  return act(self, request, parts[2], parts[3])
+end
+
+--- Answers a request. Never raises for what a client sends.
+---@param request neap.admin.request
+---@return neap.admin.answer
+function Admin:handle(request)
+  local is_health = request.target:match("^/healthz%??[^/]*$")
+    and (request.method == "GET" or request.method == "HEAD")
+  local answer = not is_health and self:refusal(request) or self:route(request)
+  answer.headers = answer.headers or {}
+  answer.headers["Cache-Control"] = "no-store"
+  answer.headers["X-Content-Type-Options"] = "nosniff"
+  return answer
+end
+
+---@param options neap.admin.options
+function admin.open(options)
+  local self = setmetatable({}, Admin)
+  for name, value in pairs(options) do self[name] = value end
+  return self
+end
+
+return admin

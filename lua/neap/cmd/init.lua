@@ -1,0 +1,116 @@
+--- The neap command: from its arguments to an exit status, or to a plan for the program's C half to
+--- carry out. Everything it needs of the system is handed in, so that all of it can be tested.
+
+local help = require "neap.cmd.help"
+local log = require "neap.cmd.log"
+local options = require "neap.cmd.options"
+local plans = require "neap.cmd.plan"
+local suggest = require "neap.suggest"
+
+local cmd = {}
+
+local OK, FAILED, USAGE = 0, 1, 2
+
+---@class neap.cmd.host
+---@field version string
+---@field wall_ms fun(): number
+---@field uptime_ms fun(): number
+---@field is_terminal fun(fd: 1|2): boolean
+---@field out? fun(text: string)  standard output
+---@field err? fun(text: string)  standard error
+---@field env? fun(name: string): string?
+
+local function usage(host, command, message)
+  host.err(("neap%s: %s; see neap%s --help\n"):format(command, message, command))
+  return USAGE
+end
+
+--- Colours are for a terminal whose user has not asked for none: https://no-color.org
+local function has_colours(host, fd)
+  local no = host.env("NO_COLOR")
+  return host.is_terminal(fd) and (no == nil or no == "") and host.env("TERM") ~= "dumb"
+end
+
+local function open_log(host, format)
+  return log.open {
+    format = format, write = host.err, wall_ms = host.wall_ms, uptime_ms = host.uptime_ms,
+    colours = format == "text" and has_colours(host, 2),
+  }
+end
+
+local function serve(argv, host)
+  local spec = plans.options
+  local given, message = options.parse(spec, argv, 2)
+  if not given then return usage(host, " serve", message) end
+  if given.help then
+    host.out(help.serve:format(options.usage(spec)))
+    return OK
+  end
+  local plan, errors, is_usage = plans.make(given)
+  if not plan then
+    if is_usage then return usage(host, " serve", errors[1]) end
+    for _, line in ipairs(errors) do host.err("neap serve: " .. line .. "\n") end
+    return FAILED
+  end
+  plan.log = open_log(host, plan.log_format)
+  return plan
+end
+
+local CHECK = {
+  { name = "params", value = "FILE", example = "params.lua",
+    help = "a Lua file that returns { POLICY = { … } }: the policies' params" },
+  { name = "json", help = "the same as JSON" },
+}
+
+local function check(argv, host)
+  local given, message = options.parse(CHECK, argv, 2)
+  if not given then return usage(host, " check", message) end
+  if given.help then
+    host.out(help.check:format(options.usage(CHECK)))
+    return OK
+  end
+  if #given == 0 then return usage(host, " check",
+    "which policies? Name files or directories, e.g. neap check policies") end
+  local checker = require "neap.check"
+  local report = checker.run(given, { params = given.params })
+  local render = given.json and checker.json or checker.text
+  host.out(render(report, { colours = has_colours(host, 1) }))
+  return report.ok and OK or FAILED
+end
+
+local COMMANDS = { serve = serve, check = check }
+
+local function help_for(argv, host)
+  local command = argv[2]
+  if command and COMMANDS[command] then return COMMANDS[command]({ command, "--help" }, host) end
+  host.out(help.neap)
+  return OK
+end
+
+--- Runs the command.
+---@param argv string[]  without the program's name
+---@param host neap.cmd.host
+---@return integer|table status_or_plan  a plan: neap.cmd.plan
+function cmd.main(argv, host)
+  host.out = host.out or function(text) io.stdout:write(text) end
+  host.err = host.err or function(text) io.stderr:write(text) end
+  host.env = host.env or os.getenv
+  local command = argv[1]
+  if command == nil then
+    host.err(help.neap)
+    return USAGE
+  elseif command == "--version" then
+    host.out("neap " .. host.version .. "\n")
+    return OK
+  elseif command == "--help" or command == "-h" or command == "help" then
+    return help_for(argv, host)
+  elseif COMMANDS[command] then
+    return COMMANDS[command](argv, host)
+  end
+  local near = suggest.nearest((command:gsub("^%-+", "")), { "serve", "check", "help", "version" })
+  if near == "version" then near = "--version" end
+  return usage(host, "", ("there is no command %q%s"):format(command, near
+    and ("; did you mean neap %s?"):format(near) or ""))
+end
+
+return cmd

@@ -1,0 +1,83 @@
+--- JSON as people and programs read it: keys in order, empty lists as lists, every text valid
+--- UTF-8. Reading is lua-cjson's.
+
+local cjson = require "cjson"
+
+local json = {}
+
+local LIST = {}
+
+--- Says that a table is a list, also when it is empty.
+function json.list(t) return setmetatable(t, LIST) end
+
+json.null = cjson.null
+
+--- Bytes that are no UTF-8 become U+FFFD: JSON has characters only.
+local function characters(text)
+  if not text:find("[\128-\255]") then return text end
+  if utf8 and utf8.len(text) then return text end
+  return (text:gsub("[\128-\255]", "\239\191\189"))
+end
+
+---@param value string
+---@return string
+function json.text(value) return cjson.encode(characters(value)) end
+
+--- JSON has no infinity and no NaN: null.
+---@param n number
+---@return string
+function json.number(n)
+  if n ~= n or n == math.huge or n == -math.huge then return "null" end
+  return (("%.15g"):format(n))
+end
+
+local function sorted_keys(t)
+  local keys = {}
+  for key in pairs(t) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  return keys
+end
+
+local write
+
+local function joined(parts, open, close, indent)
+  if #parts == 0 then return open .. close end
+  local inner = indent .. "  "
+  return open .. "\n" .. inner .. table.concat(parts, ",\n" .. inner) .. "\n" .. indent .. close
+end
+
+local function write_table(t, indent)
+  local parts, inner = {}, indent .. "  "
+  if getmetatable(t) == LIST or #t > 0 then
+    for _, value in ipairs(t) do parts[#parts + 1] = write(value, inner) end
+    return joined(parts, "[", "]", indent)
+  end
+  for _, key in ipairs(sorted_keys(t)) do
+    parts[#parts + 1] = json.text(tostring(key)) .. ": " .. write(t[key], inner)
+  end
+  return joined(parts, "{", "}", indent)
+end
+
+function write(value, indent)
+  local kind = type(value)
+  if kind == "table" then return write_table(value, indent) end
+  if kind == "number" then return json.number(value) end
+  if kind == "boolean" then return tostring(value) end
+  if value == nil or value == json.null then return "null" end
+  return json.text(tostring(value))
+end
+
+--- The value as JSON, indented.
+---@return string
+function json.encode(value) return write(value, "") end
+
+--- The value of a JSON text; nil and a message if it is none.
+---@return any value
+---@return string? message
+function json.decode(text)
+  local ok, value = pcall(cjson.decode, text)
+  if ok then return value end
+  return nil, tostring(value)
+end
+
+return json

@@ -1,0 +1,96 @@
+--- The admin pages of the running program: neap.admin, told where in the engine everything is. Runs
+--- in the engine's Lua.
+
+local admin = require "neap.admin"
+local engine = require "neap.engine"
+
+local function family(name, kind, help) return { name = name, type = kind, help = help } end
+
+local function add(into, value, ...) into[#into + 1] = { labels = { ... }, value = value } end
+
+local SERVERS = { server = "proxy", admin = "admin" }
+
+local function http_families(numbers)
+  local connections = family("neap_http_connections_total", "counter", "Connections accepted.")
+  local open = family("neap_http_connections_open", "gauge", "Connections open now.")
+  local requests = family("neap_http_requests_total", "counter",
+    "Requests with a head that was accepted.")
+  local refused = family("neap_http_refused_total", "counter",
+    "Requests answered with an error before any route: malformed, too large, late.")
+  local aborted = family("neap_http_aborted_total", "counter",
+    "Requests whose client went away first.")
+  for key, name in pairs(SERVERS) do
+    local stats = numbers[key]
+    if stats then
+      add(connections, stats.connections, "server", name)
+      add(open, stats.open, "server", name)
+      add(requests, stats.requests, "server", name)
+      add(refused, stats.refused, "server", name)
+      add(aborted, stats.aborted, "server", name)
+    end
+  end
+  return { connections, open, requests, refused, aborted }
+end
+
+local ANSWERS = { "primary", "fallback", "refused", "failed", "aborted" }
+local PHASES = { connect = "errors_connect", sent = "errors_sent", answer = "errors_answer" }
+
+local function route_families(numbers)
+  local answers = family("neap_route_answers_total", "counter",
+    "Requests of a route by who answered.")
+  local active = family("neap_route_active", "gauge", "Requests of a route under way.")
+  local failures = family("neap_upstream_errors_total", "counter",
+    "Upstream calls that failed, by how far they had come.")
+  local timeouts = family("neap_upstream_timeouts_total", "counter",
+    "Upstream calls given up at their deadline.")
+  local resent = family("neap_upstream_resent_total", "counter",
+    "Upstream calls sent a second time, on a new connection.")
+  for _, route in ipairs(numbers.routes) do
+    for _, who in ipairs(ANSWERS) do add(answers, route[who], "route", route.name, "by", who) end
+    for phase, field in pairs(PHASES) do add(failures, route[field], "route", route.name, "phase",
+      phase) end
+    add(active, route.active, "route", route.name)
+    add(timeouts, route.timeouts, "route", route.name)
+    add(resent, route.resent, "route", route.name)
+  end
+  return { answers, active, failures, timeouts, resent }
+end
+
+local function process_families(numbers, version)
+  local info = family("neap_build_info", "gauge", "1; which neap this is.")
+  local cpu = family("neap_process_cpu_seconds_total", "counter", "Processor time used.")
+  local memory = family("neap_process_resident_memory_bytes", "gauge", "Memory in use.")
+  local lua = family("neap_process_lua_bytes", "gauge", "Of it, what the policies' Lua holds.")
+  add(info, 1, "version", version)
+  add(cpu, numbers.process.cpu_seconds)
+  add(memory, numbers.process.resident_bytes)
+  add(lua, collectgarbage("count") * 1024)
+  return { info, cpu, memory, lua }
+end
+
+local function more_metrics(host)
+  local numbers, all = host.numbers(), {}
+  for _, families in ipairs { http_families(numbers), route_families(numbers),
+    process_families(numbers, require("neap.core").version) } do
+    for _, one in ipairs(families) do all[#all + 1] = one end
+  end
+  return all
+end
+
+--- An instant of the engine's clock as people read it.
+local function since(at_ms)
+  local seconds = math.max(0, (engine.now() - at_ms) / 1000)
+  return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(os.time() - seconds))
+end
+
+---@param host table  token, health, reload, log, numbers: functions, see admin.c
+---@return fun(request: neap.admin.request): neap.admin.answer
+return function(host)
+  local pages = admin.open {
+    guards = function() return engine.guards end,
+    policies = function() return engine.reloader:rows() end,
+    reload = host.reload, token = host.token, health = host.health, log = host.log, since = since,
+    more_metrics = function() return more_metrics(host) end,
+  }
+  return function(request) return pages:handle(request) end
+end
