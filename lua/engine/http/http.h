@@ -123,6 +123,7 @@ typedef struct http_head {
   size_t header_count;
   int64_t content_length; /* of the body (of HEAD and 304: that it would have; -2: not said) or -1:
                              unknown, sent chunked, to HTTP/1.0 until close */
+  bool length_in_lines;   /* `lines` hold Content-Length already */
   bool close;             /* close the connection afterwards */
 } http_head;
 
@@ -208,6 +209,10 @@ typedef enum proxy_resend {
   PROXY_RESEND_NEVER
 } proxy_resend;
 
+/* Finds addresses for a host name: literal ones, comma-separated, IPv6 in brackets.  Answers false if
+ * there are none. */
+typedef bool (*proxy_resolve)(void *data, const char *host, char *addresses, size_t size);
+
 typedef struct proxy_options {
   const char *name;     /* of the route, for messages */
   const char *upstream; /* "http://127.0.0.1:8016", "https://[::1]:8443"; no path */
@@ -219,10 +224,12 @@ typedef struct proxy_options {
   uint32_t
       hold_ms; /* how long an answer of unknown length below 500 is held back for its end, so that
                            it can be remembered and judged whole.           0: 20 */
-  uint32_t connections; /* to the upstream at once.                      0: 1,024 */
-  uint32_t idle_ms;     /* a connection unused this long is not used again.   0: 30,000 */
-  uint32_t resolve_ms;  /* how long an upstream's address is believed.   0: 5,000 */
-  uint32_t stale_ms;    /* how much longer, while it cannot be resolved.  0: 600,000 */
+  uint32_t connections;  /* to the upstream at once.                      0: 1,024 */
+  uint32_t idle_ms;      /* a connection unused this long is not used again.   0: 30,000 */
+  uint32_t resolve_ms;   /* how long an upstream's address is believed.   0: 5,000 */
+  uint32_t stale_ms;     /* how much longer, while it cannot be resolved.  0: 600,000 */
+  proxy_resolve resolve; /* NULL: the system's resolver, off the loop */
+  void *resolve_data;
   proxy_resend resend;
   bool http2; /* speak HTTP/2 without TLS, by prior knowledge.  With TLS it is negotiated */
   const char *ca_file; /* NULL: the system's */

@@ -1,0 +1,93 @@
+/* exchange.h: one request through a route, shared by proxy.c (the question) and verdict.c (the answer).
+ *
+ *   COLLECT --body whole, or over 64 KiB--> acquire --refused--> fallback chain, or 503
+ *                                              |
+ *                                            AWAIT --head--> HOLD --end--> report --failure--> fallback chain, or the
+ *                                              |               |              |                answer as it is
+ *                                              |               |              +--else--> the answer
+ *                                              |               +--large, slow, endless--> STREAM --end--> report
+ *                                              +--timeout, no answer--> report --> fallback chain, or 504, 502
+ *
+ * Every admitted call is reported exactly once, before anything that depends on it is sent: a held
+ * answer at its end; a streamed one at its end too, or, when that takes longer than the deadline, by
+ * what it has shown until then; one whose client left, as ended by the caller.
+ *
+ * The deadline counts time in which it is the upstream's turn.  A client that is slow to send or to
+ * take is not the upstream's fault: the server has deadlines for it.
+ */
+#ifndef NEAP_HTTP_EXCHANGE_H
+#define NEAP_HTTP_EXCHANGE_H
+
+#include "client.h"
+
+typedef struct exchange exchange;
+
+typedef enum exchange_stage { EX_COLLECT, EX_AWAIT, EX_HOLD, EX_STREAM, EX_OVER } exchange_stage;
+
+/* What there is to wait for, and until when; 0: not. */
+typedef enum exchange_due {
+  DUE_ANSWER, /* the answer's head, and the end of one that is held */
+  DUE_HOLD,   /* holding back has to end */
+  DUE_JUDGE,  /* a streamed answer has to be reported */
+  DUE_STALL,  /* a streamed answer stands still */
+  DUE_COUNT
+} exchange_due;
+
+struct exchange {
+  proxy_route *route;
+  exchange *next;          /* of the free ones */
+  http_request *request;   /* NULL: over */
+  http_transfer *transfer; /* NULL: none under way */
+  exchange_stage stage;
+  uv_timer_t timer;
+  uint64_t timer_due, due[DUE_COUNT];
+
+  neap_ticket ticket;
+  bool admitted; /* the ticket is out */
+  uint64_t sent_ns, head_ns;
+
+  http_bytes body; /* of the request: whole, or what is on its way */
+  size_t body_read;
+  uint64_t body_total;
+  bool body_done, upload_waits;
+
+  http_bytes held; /* of the answer: held back, or a copy of what was streamed */
+  bool keeps;      /* the copy goes on */
+  bool blocked;    /* the client does not take more */
+};
+
+struct proxy_route {
+  uv_loop_t *loop;
+  http_upstream *upstream;
+  neap_guard *guard;
+  char *name, *key;
+  size_t key_length;
+  proxy_options options;
+  proxy_stats stats;
+  exchange *free;
+  neap_header *headers; /* scratch */
+  size_t headers_capacity;
+  size_t holds; /* exchanges and the upstream */
+  void (*closed)(void *data);
+  void *closed_data;
+};
+
+/* proxy.c */
+void ex_due(exchange *ex, exchange_due which, uint64_t in_ms); /* UINT64_MAX: not */
+void ex_over(exchange *ex);                                    /* the request is gone */
+void ex_drop_transfer(exchange *ex);
+neap_request ex_question(const exchange *ex);
+
+/* verdict.c */
+extern const http_transfer_events ex_transfer_events;
+void ex_refused(exchange *ex, neap_verdict verdict, const neap_refusal *refusal);
+void ex_late(exchange *ex);
+void ex_left(exchange *ex); /* the client has gone */
+void ex_stream(exchange *ex);
+void ex_judge(exchange *ex);
+void ex_stalled(exchange *ex);
+size_t ex_upload(exchange *ex, char *buffer, size_t size);
+bool ex_rewind(exchange *ex);
+uint64_t ex_deadline_ms(const exchange *ex);
+
+#endif

@@ -1,0 +1,405 @@
+/* verdict.c: the answer's way back, its report to the guard, and what is sent instead; see exchange.h.
+ *
+ * Whatever sends an answer comes last in its function: the exchange may be over when it returns. */
+#include "exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Reporting ------------------------------------------------------------------------------- */
+
+static uint64_t milliseconds(uint64_t from_ns, uint64_t to_ns) {
+  return to_ns > from_ns ? (to_ns - from_ns) / 1000000 : 0;
+}
+
+/* Of the answer as far as it is known; of its body only if all of it is there. */
+static neap_result ex_result(const exchange *ex, neap_ended_by ended_by, bool complete) {
+  const http_transfer *t = ex->transfer;
+  bool body =
+      complete && ex->held.length && ex->held.length <= neap_guard_wants_body(ex->route->guard);
+  return (neap_result){
+      .ended_by = ended_by,
+      .phase = t ? t->phase : NEAP_PHASE_CONNECT,
+      .status = t && t->head_done ? t->status : 0,
+      .headers = t ? t->headers : NULL,
+      .header_count = t && t->head_done ? t->header_count : 0,
+      .body = body ? ex->held.data : NULL,
+      .body_length = body ? ex->held.length : 0,
+      .error = ended_by == NEAP_ENDED_TRANSPORT && t ? t->error : NULL,
+  };
+}
+
+static neap_outcome ex_report(exchange *ex, neap_result *result) {
+  neap_request question = ex_question(ex);
+  result->request = &question;
+  ex->admitted = false;
+  return neap_guard_report(ex->route->guard, &ex->ticket, result, NULL);
+}
+
+/* ---- Headers of our own ---------------------------------------------------------------------- */
+
+static neap_header field(const char *name, const char *value) {
+  return (neap_header){name, strlen(name), value, strlen(value)};
+}
+
+static neap_header *headers_room(proxy_route *route, size_t count) {
+  if (count > route->headers_capacity) {
+    route->headers_capacity = count + 16;
+    free(route->headers);
+    route->headers = malloc(route->headers_capacity * sizeof *route->headers);
+    if (!route->headers) abort();
+  }
+  return route->headers;
+}
+
+static bool is_ours(const neap_header *h) {
+  static const char *const names[] = {"age", "cache-control", "content-length", "neap-source",
+                                      "retry-after"};
+  if (http_name_is_hop_by_hop(h->name, h->name_length)) return true;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (http_name_is(h->name, h->name_length, names[i])) return true;
+  }
+  return false;
+}
+
+static const neap_header *find(const neap_header *headers, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++) {
+    if (http_name_is(headers[i].name, headers[i].name_length, name)) return &headers[i];
+  }
+  return NULL;
+}
+
+static uint64_t number(const neap_header *h) {
+  uint64_t n = 0;
+  if (!h || !h->value_length || h->value_length > 9) return 0;
+  for (size_t i = 0; i < h->value_length; i++) {
+    if (h->value[i] < '0' || h->value[i] > '9') return 0;
+    n = n * 10 + (uint64_t)(h->value[i] - '0');
+  }
+  return n;
+}
+
+/* ---- The chain's answer ---------------------------------------------------------------------- */
+
+static void chain_answer(exchange *ex, neap_answer *a) {
+  char age[24], retry[24];
+  neap_header *to = headers_room(ex->route, a->header_count + 5);
+  size_t n = 0;
+  for (size_t i = 0; i < a->header_count; i++) {
+    if (!is_ours(&a->headers[i])) to[n++] = a->headers[i];
+  }
+  if (!find(a->headers, a->header_count, "date")) {
+    to[n++] = field("Date", http_server_date(ex->request->server));
+  }
+  to[n++] = field("Neap-Source", a->source ? a->source : "fallback");
+  to[n++] = field("Cache-Control", "no-store");
+  if (a->source && !strcmp(a->source, "last_good")) {
+    uint64_t before = number(find(a->headers, a->header_count, "age"));
+    snprintf(age, sizeof age, "%llu", (unsigned long long)(before + a->age_ms / 1000));
+    to[n++] = field("Age", age);
+  }
+  if (a->retry_after_ms) {
+    snprintf(retry, sizeof retry, "%llu", (unsigned long long)((a->retry_after_ms + 999) / 1000));
+    to[n++] = field("Retry-After", retry);
+  }
+  http_head head = {.status = a->status ? a->status : 200, .headers = to, .header_count = n};
+  const char *body = a->body ? a->body : "";
+  ex->route->stats.fallback++;
+  http_answer(ex->request, &head, body, a->body_length);
+  neap_answer_free(a);
+}
+
+/* Asks the chain, and if it answers drops the transfer and sends that.  A body that did not come
+ * whole, or is over 64 KiB, cannot be given to it. */
+static bool chain_ask(exchange *ex, neap_fallback_cause cause, const neap_result *result) {
+  neap_request question = ex_question(ex);
+  neap_answer answer = {0};
+  if (ex->request->content_length && !question.body) return false;
+  if (!neap_guard_fallback(ex->route->guard, ex->route->key, ex->route->key_length, cause,
+                           &question, result, &answer)) {
+    return false;
+  }
+  ex_drop_transfer(ex);
+  ex->stage = EX_OVER;
+  chain_answer(ex, &answer);
+  return true;
+}
+
+static bool body_was_lost(const exchange *ex) {
+  return ex->request->content_length && !ex_question(ex).body;
+}
+
+static void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_after_ms) {
+  char text[512];
+  snprintf(text, sizeof text, "%s%s", detail,
+           body_was_lost(ex) ? "; no fallback was asked: the request's body was not kept" : "");
+  ex_drop_transfer(ex);
+  ex->stage = EX_OVER;
+  http_answer_problem(ex->request, status, http_status_reason(status), text, retry_after_ms);
+}
+
+void ex_refused(exchange *ex, neap_verdict verdict, const neap_refusal *refusal) {
+  char text[256];
+  (void)verdict;
+  if (chain_ask(ex, NEAP_CAUSE_REFUSED, NULL)) return;
+  snprintf(text, sizeof text, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
+           refusal->reason ? refusal->reason : "refused");
+  ex->route->stats.refused++;
+  ex_problem(ex, 503, text, refusal->retry_after_ms);
+}
+
+/* ---- The upstream's answer ------------------------------------------------------------------- */
+
+static http_head primary_head(exchange *ex) {
+  static neap_header source[] = {{"Neap-Source", 11, "primary", 7}};
+  const http_transfer *t = ex->transfer;
+  return (http_head){
+      .status = t->status,
+      .reason = t->reason,
+      .lines = t->lines,
+      .headers = source,
+      .header_count = 1,
+      .content_length = t->content_length >= 0 ? t->content_length
+                        : t->bodiless          ? -2
+                                               : -1,
+      .length_in_lines = t->content_length >= 0,
+  };
+}
+
+/* Worth keeping: a whole representation, and the upstream's own (not one it had from a chain). */
+static void ex_remember(exchange *ex) {
+  const http_transfer *t = ex->transfer;
+  if (t->status < 200 || t->status > 299 || t->status == 206 ||
+      !neap_guard_wants_body(ex->route->guard))
+    return;
+  const neap_header *source = find(t->headers, t->header_count, "neap-source");
+  if (source && !http_name_is(source->value, source->value_length, "primary")) return;
+  neap_request question = ex_question(ex);
+  neap_answer good = {
+      .status = t->status,
+      .headers = t->headers,
+      .header_count = t->header_count,
+      .body = ex->held.data,
+      .body_length = ex->held.length,
+  };
+  neap_guard_remember(ex->route->guard, ex->route->key, ex->route->key_length, &question, &good);
+}
+
+/* The answer is complete and was held back. */
+static void held_conclude(exchange *ex) {
+  neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, true);
+  result.duration_ms = milliseconds(ex->sent_ns, uv_hrtime());
+  neap_outcome outcome = ex_report(ex, &result);
+  if (outcome == NEAP_SUCCESS) {
+    ex_remember(ex);
+  } else if (chain_ask(ex, neap_cause_of(outcome), &result)) {
+    return;
+  }
+  http_head head = primary_head(ex);
+  http_transfer *t = ex->transfer;
+  ex->transfer = NULL; /* it is over, and stays readable until its on_done returns */
+  ex->stage = EX_OVER;
+  ex->route->stats.primary++;
+  http_answer(ex->request, &head,
+              t->bodiless     ? NULL
+              : ex->held.data ? ex->held.data
+                              : "",
+              ex->held.length);
+}
+
+void ex_judge(exchange *ex) {
+  if (!ex->admitted) return;
+  neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, false);
+  result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
+  ex_report(ex, &result);
+}
+
+/* From here on the answer goes through as it comes. */
+void ex_stream(exchange *ex) {
+  http_transfer *t = ex->transfer;
+  uint64_t spent = milliseconds(ex->sent_ns, uv_hrtime()), deadline = ex_deadline_ms(ex);
+  ex->stage = EX_STREAM;
+  ex->keeps =
+      neap_guard_wants_body(ex->route->guard) > 0 && t->content_length <= (int64_t)NEAP_BODY_MAX;
+  ex_due(ex, DUE_ANSWER, UINT64_MAX);
+  ex_due(ex, DUE_HOLD, UINT64_MAX);
+  if (ex->admitted) ex_due(ex, DUE_JUDGE, spent < deadline ? deadline - spent : 0);
+  ex_due(ex, DUE_STALL, ex->route->options.stall_ms);
+  http_head head = primary_head(ex);
+  ex->route->stats.primary++;
+  http_answer_begin(ex->request, &head);
+  if (ex->request && ex->held.length) {
+    ex->blocked = !http_answer_write(ex->request, ex->held.data, ex->held.length);
+  }
+}
+
+/* A server error too large to hold is judged by its head, while it can still be replaced. */
+static void large_error(exchange *ex) {
+  neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, false);
+  result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
+  neap_outcome outcome = ex_report(ex, &result);
+  if (outcome != NEAP_SUCCESS && chain_ask(ex, neap_cause_of(outcome), &result)) return;
+  ex_stream(ex);
+}
+
+static void ex_too_large(exchange *ex) {
+  if (ex->transfer->status >= 500) {
+    large_error(ex);
+  } else {
+    ex_stream(ex);
+  }
+}
+
+static void on_head(void *data, http_transfer *t) {
+  exchange *ex = data;
+  ex->stage = EX_HOLD;
+  ex->head_ns = uv_hrtime();
+  if (t->bodiless) return;
+  if (t->content_length > (int64_t)NEAP_BODY_MAX) {
+    ex_too_large(ex);
+  } else if (t->content_length < 0 && t->status < 500) {
+    ex_due(ex, DUE_HOLD, ex->route->options.hold_ms);
+  }
+}
+
+static void ex_keep(exchange *ex, const char *bytes, size_t length) {
+  if (!ex->keeps) return;
+  if (ex->held.length + length > NEAP_BODY_MAX) {
+    ex->keeps = false;
+    ex->held.length = 0;
+  } else {
+    http_bytes_add(&ex->held, bytes, length);
+  }
+}
+
+/* Answers false if nothing was taken. */
+static bool on_data(void *data, http_transfer *t, const char *bytes, size_t length) {
+  exchange *ex = data;
+  (void)t;
+  if (ex->stage == EX_HOLD) {
+    if (ex->held.length + length <= NEAP_BODY_MAX) {
+      http_bytes_add(&ex->held, bytes, length);
+      return true;
+    }
+    ex_too_large(ex);
+    if (ex->stage != EX_STREAM || !ex->request) return true;
+  }
+  if (ex->blocked) {
+    ex_due(ex, DUE_STALL, UINT64_MAX);
+    return false;
+  }
+  ex_keep(ex, bytes, length);
+  ex_due(ex, DUE_STALL, ex->route->options.stall_ms);
+  ex->blocked = !http_answer_write(ex->request, bytes, length);
+  return true;
+}
+
+static size_t on_upload(void *data, http_transfer *t, char *buffer, size_t size) {
+  (void)t;
+  return ex_upload(data, buffer, size);
+}
+
+static bool on_resend(void *data, http_transfer *t) {
+  (void)t;
+  return ex_rewind(data);
+}
+
+/* ---- Ends that are no answer ----------------------------------------------------------------- */
+
+static void count_error(exchange *ex) {
+  proxy_stats *s = &ex->route->stats;
+  neap_phase phase = ex->transfer->phase;
+  if (phase == NEAP_PHASE_CONNECT) {
+    s->errors_connect++;
+  } else if (phase == NEAP_PHASE_SENT) {
+    s->errors_sent++;
+  } else {
+    s->errors_answer++;
+  }
+}
+
+/* Nothing has been sent to the client yet. */
+static void ex_failed(exchange *ex, neap_ended_by ended_by, int status, const char *detail) {
+  neap_result result = ex_result(ex, ended_by, false);
+  result.duration_ms = milliseconds(ex->sent_ns, uv_hrtime());
+  result.status = 0; /* half an answer is none */
+  neap_outcome outcome = ex_report(ex, &result);
+  if (chain_ask(ex, outcome == NEAP_SUCCESS ? NEAP_CAUSE_FAILURE : neap_cause_of(outcome),
+                &result)) {
+    return;
+  }
+  ex->route->stats.failed++;
+  ex_problem(ex, status, detail, 0);
+}
+
+void ex_late(exchange *ex) {
+  char text[128];
+  snprintf(text, sizeof text, "no answer from the upstream within %llu ms",
+           (unsigned long long)ex_deadline_ms(ex));
+  ex->route->stats.timeouts++;
+  ex_failed(ex, NEAP_ENDED_TIMEOUT, 504, text);
+}
+
+/* The answer stopped in its middle. */
+static void ex_cut(exchange *ex, neap_ended_by ended_by) {
+  if (ex->admitted) {
+    neap_result result = ex_result(ex, ended_by, false);
+    result.duration_ms = milliseconds(ex->sent_ns, uv_hrtime());
+    ex_report(ex, &result);
+  }
+  ex->route->stats.cut++;
+  http_answer_cut(ex->request);
+  ex_over(ex);
+}
+
+void ex_stalled(exchange *ex) { ex_cut(ex, NEAP_ENDED_TIMEOUT); }
+
+void ex_left(exchange *ex) {
+  if (ex->admitted) {
+    neap_result result = ex_result(ex, NEAP_ENDED_CALLER, false);
+    ex_report(ex, &result);
+  }
+  ex_over(ex);
+}
+
+static void streamed_conclude(exchange *ex) {
+  if (ex->admitted) {
+    bool whole = ex->keeps;
+    neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, whole);
+    result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
+    if (ex_report(ex, &result) == NEAP_SUCCESS && whole) ex_remember(ex);
+  }
+  ex->transfer = NULL;
+  ex->stage = EX_OVER;
+  ex_due(ex, DUE_STALL, UINT64_MAX);
+  ex_due(ex, DUE_JUDGE, UINT64_MAX);
+  http_answer_end(ex->request);
+}
+
+static void on_done(void *data, http_transfer *t) {
+  exchange *ex = data;
+  ex_due(ex, DUE_ANSWER, UINT64_MAX);
+  ex_due(ex, DUE_HOLD, UINT64_MAX);
+  if (t->error) count_error(ex);
+  if (ex->stage == EX_STREAM) {
+    if (t->error) {
+      ex->transfer->phase = NEAP_PHASE_BODY;
+      ex_cut(ex, NEAP_ENDED_TRANSPORT);
+    } else {
+      streamed_conclude(ex);
+    }
+  } else if (t->error) {
+    ex_failed(ex, NEAP_ENDED_TRANSPORT, t->connect_late ? 504 : 502, t->error);
+  } else {
+    held_conclude(ex);
+  }
+}
+
+const http_transfer_events ex_transfer_events = {
+    .on_head = on_head,
+    .on_data = on_data,
+    .on_upload = on_upload,
+    .on_resend = on_resend,
+    .on_done = on_done,
+};
