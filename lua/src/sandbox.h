@@ -1,0 +1,89 @@
+/* sandbox.h: running a policy's functions so that they cannot take the host down.
+ *
+ *   box      one policy generation's right to run: a coroutine that its code never gets, and the
+ *            budget of one decision in steps, bytes and processor time
+ *   step     one instruction of the Lua machine, or eight units of work in a library function
+ *   overrun  the budget is spent.  From then on the hook raises at every instruction, so no pcall
+ *            of the policy's keeps it going, until the call is unwound
+ *   arena    the engine's allocator: all of its Lua state under one cap
+ *
+ * What the budget bounds, and by what:
+ *
+ *   endless loops, recursion    the hook, every 200 steps; Lua's own limits on its stack
+ *   long work in one call       library functions charge for what they are about to do:
+ *                               sandbox_strings.c, sandbox_match.c, sandbox_tables.c
+ *   memory                      an allocator that stands in front of the state's own while a
+ *                               decision runs: counts what is asked for, refuses one large piece
+ *   slow instructions           processor time, looked at every 200 steps
+ *
+ * Threads. A Lua state is one thread's at a time; the box that runs is noted per thread.
+ * Caveats. - Methods of strings, as in ("x"):rep(1e9), come from the state's one string metatable.
+ *            Until neap__sandbox_strings() has replaced it they are the host's and charge nothing.
+ *          - Values of the host that a policy is given are the host's own: what their metamethods
+ *            do is charged, but not confined. */
+#ifndef NEAP_SANDBOX_H
+#define NEAP_SANDBOX_H
+
+#include "compat.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Adds box, run, budget, harden, library and fingerprint to the table on top of the stack. */
+int neap__open_sandbox(lua_State *L);
+
+/* Gives all strings of the state the methods that charge and stay within budget, and no metatable
+ * to be had.  For states that run policies and what belongs to them, nothing else. */
+void neap__sandbox_strings(lua_State *L);
+
+/* ---- Charging -------------------------------------------------------------------------------- */
+
+#define NEAP__UNITS_PER_STEP 8
+#define NEAP__UNITS_OF(bytes) ((size_t)(bytes) / 8 + 1)
+
+/* Takes `units` of work from the decision that is running, if one is; raises if that is too much.
+ * To be called before the work is done. */
+void neap__charge(lua_State *L, size_t units);
+
+/* ---- Arena ----------------------------------------------------------------------------------- */
+
+struct neap__box;
+
+typedef struct neap__arena {
+  size_t cap;     /* bytes */
+  size_t reserve; /* of which policies may not use the last so many; 0: a quarter */
+  size_t used, peak;
+  struct neap__box *boxes; /* all in this state */
+  bool crowded;            /* a decision was refused memory for want of room */
+} neap__arena;
+
+/* For lua_newstate(neap__arena_alloc, &arena).  The arena must outlive the state. */
+void *neap__arena_alloc(void *arena, void *block, size_t old_size, size_t new_size);
+
+/* ---- Between the sandbox's files ------------------------------------------------------------- */
+
+/* Push a table of functions, made anew at each call. */
+void neap__push_string_library(lua_State *L);
+void neap__push_table_library(lua_State *L);
+
+#define NEAP__MATCH_CAPTURES 32
+
+/* A Lua pattern against a subject.  `subject`, `subject_end` and `pattern_end` are set once; `count`
+ * and `depth` to 0 before each try. */
+typedef struct neap__match {
+  lua_State *L;
+  const char *subject, *subject_end, *pattern_end;
+  int depth; /* of recursion: grows with the pattern, not with the subject */
+  int count;
+  struct {
+    const char *at;
+    ptrdiff_t length; /* or CAPTURE_OPEN, CAPTURE_POSITION */
+  } capture[NEAP__MATCH_CAPTURES];
+} neap__match;
+enum { CAPTURE_OPEN = -1, CAPTURE_POSITION = -2 };
+
+/* Where the pattern from p on, tried at s, ends; NULL if it doesn't match.  Charges for each
+ * character it looks at.  Raises on a pattern that is none. */
+const char *neap__match_here(neap__match *m, const char *s, const char *p);
+
+#endif
