@@ -201,12 +201,11 @@ typedef struct neap_result {
 /* The right to make one call.  Opaque; all zero is none.  Lives where the caller puts it; copy it
  * freely but report it once. */
 typedef struct neap_ticket {
-  uint64_t opaque[6];
+  uint64_t opaque[4];
 } neap_ticket;
 
-/* More that acquire may answer, beside neap_verdict. */
+/* What acquire may answer beside neap_verdict. */
 #define NEAP_REFUSE_CLOSED ((neap_verdict)6) /* the engine is being closed */
-#define NEAP_REFUSE_OTHER  ((neap_verdict)7) /* by the policy's own limits; see reason */
 
 typedef struct neap_refusal {
   const char *reason;      /* "open", "probes_busy", "forced_open", "closed", ...; static */

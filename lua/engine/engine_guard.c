@@ -1,0 +1,345 @@
+/* engine_guard.c: calls through a guard.
+ *
+ *   guard -> lines by key: each a breaker of the panel, and the Lua guard's object for that key
+ *
+ *   acquire   the core's, on the line's breaker and the newest rules: Lua is told of transitions
+ *   report    Lua's: the policy that admitted the call classifies it
+ *   ticket    | permit, as the binding has it in a plain number | line | - | - |
+ *
+ * Lua and C use the same breakers, the same rules and permits of the same form; there is no state
+ * here.  Keys that share the guard's overflow breaker have no line of their own here, as there may
+ * be any number of them. */
+#include "engine_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "binding.h"
+
+struct engine_line {
+  engine_line *next;
+  neap_breaker *breaker; /* of the panel, which the engine keeps */
+  int ref;               /* of the line in Lua */
+  size_t length;
+  char key[];
+};
+
+#define DEFAULT_KEY "default"
+
+/* ---- Lines by key ---------------------------------------------------------------------------- */
+
+static uint32_t hash_of(const char *key, size_t length) {
+  uint32_t h = 2166136261u;
+  for (size_t i = 0; i < length; i++) h = (h ^ (unsigned char)key[i]) * 16777619u;
+  return h;
+}
+
+static engine_line **bucket_of(neap_guard *g, const char *key, size_t length) {
+  return &g->lines[hash_of(key, length) % ENGINE_BUCKETS];
+}
+
+static engine_line *known_line(neap_guard *g, const char *key, size_t length) {
+  engine_line *l = *bucket_of(g, key, length);
+  while (l && (l->length != length || memcmp(l->key, key, length) != 0)) l = l->next;
+  return l;
+}
+
+typedef struct finding {
+  neap_guard *guard;
+  const char *key;
+  size_t length;
+  bool may_make;
+  engine_line *line;
+} finding;
+
+/* Keeps the line on top of the stack, whose key is at -2 and whose breaker is at -1. */
+static engine_line *keep_line(lua_State *L, neap_guard *g, int line) {
+  size_t length;
+  lua_getfield(L, line, "key");
+  const char *key = lua_tolstring(L, -1, &length);
+  engine_line *l = known_line(g, key, length);
+  if (l) return l;
+  lua_getfield(L, line, "breaker");
+  neap_breaker *breaker = neap__to_breaker(L, -1);
+  if (!breaker) luaL_error(L, "the line of %s has no breaker", key);
+  lua_pushvalue(L, line);
+  int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  l = (engine_line *)calloc(1, sizeof *l + length + 1);
+  if (!l) luaL_error(L, "no memory for key %s", key);
+  l->breaker = breaker;
+  l->ref = ref;
+  l->length = length;
+  memcpy(l->key, key, length + 1);
+  engine_line **bucket = bucket_of(g, key, length);
+  l->next = *bucket;
+  return *bucket = l;
+}
+
+/* engine.line(guard, key, may_make) -> line | nil */
+static int find_line(lua_State *L) {
+  finding *f = (finding *)lua_touserdata(L, 1);
+  engine_push_function(L, "line");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, f->guard->ref);
+  lua_pushlstring(L, f->key, f->length);
+  lua_pushboolean(L, f->may_make);
+  lua_call(L, 3, 1);
+  if (!lua_isnil(L, -1)) f->line = keep_line(L, f->guard, lua_gettop(L));
+  return 0;
+}
+
+static engine_line *line_of(neap_guard *g, const char *key, size_t length, bool may_make) {
+  if (!key) key = DEFAULT_KEY, length = sizeof DEFAULT_KEY - 1;
+  engine_line *l = known_line(g, key, length);
+  if (l || g->engine->is_closing) return l;
+  finding f = {.guard = g, .key = key, .length = length, .may_make = may_make};
+  engine_run(g->engine, find_line, &f, g->name);
+  return f.line;
+}
+
+int engine_line_ref(neap_guard *g, const char *key, size_t length) {
+  engine_line *l = line_of(g, key, length, true);
+  return l ? l->ref : LUA_NOREF;
+}
+
+void engine_guard_free(neap_guard *g) {
+  for (size_t i = 0; i < ENGINE_BUCKETS; i++)
+    for (engine_line *l = g->lines[i], *next; l; l = next) {
+      next = l->next;
+      free(l);
+    }
+  free(g);
+}
+
+/* ---- Acquire --------------------------------------------------------------------------------- */
+
+enum { TICKET_PERMIT, TICKET_LINE };
+
+static engine_line *line_in(const neap_ticket *t) {
+  return (engine_line *)(uintptr_t)t->opaque[TICKET_LINE];
+}
+
+typedef struct moving {
+  const engine_line *line;
+  const neap_transition *moved;
+} moving;
+
+/* engine.moved(line, moved) */
+static int tell_moved(lua_State *L) {
+  const moving *m = (const moving *)lua_touserdata(L, 1);
+  engine_push_function(L, "moved");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, m->line->ref);
+  neap__push_moved(L, m->moved);
+  lua_call(L, 2, 0);
+  return 0;
+}
+
+static void tell(neap_guard *g, const engine_line *l, const neap_transition *moved) {
+  if (moved->cause == NEAP_BY_NOTHING || g->engine->is_closing) return;
+  moving m = {l, moved};
+  engine_run(g->engine, tell_moved, &m, g->name);
+}
+
+static uint64_t now_of(const neap_engine *e) { return e->clock.now_ms(e->clock.context); }
+
+/* Something is wrong with the engine itself: that must not stop the caller's calls. */
+static neap_verdict let_through(neap_ticket *ticket) {
+  *ticket = (neap_ticket){{0}};
+  return NEAP_ALLOW;
+}
+
+static neap_verdict refuse(neap_refusal *refusal, neap_verdict verdict, const char *reason,
+                           uint64_t retry_after_ms) {
+  if (refusal) *refusal = (neap_refusal){reason, retry_after_ms};
+  return verdict;
+}
+
+neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_length,
+                                neap_ticket *ticket, neap_refusal *refusal) {
+  neap_engine *e = g->engine;
+  if (e->is_closing) return refuse(refusal, NEAP_REFUSE_CLOSED, "closed", 0);
+  engine_line *l = line_of(g, key, key_length, true);
+  if (!l) return let_through(ticket);
+  uint64_t now_ms = now_of(e);
+  neap_permit permit;
+  neap_transition moved = {.cause = NEAP_BY_NOTHING};
+  neap_verdict verdict = neap_breaker_acquire(l->breaker, g->rules, now_ms, &permit, &moved);
+  if (verdict <= NEAP_ALLOW_BYPASS) {
+    *ticket = (neap_ticket){{neap__wide(permit, now_ms, g->number), (uintptr_t)l}};
+  } else {
+    refuse(refusal, verdict, neap_verdict_name(verdict),
+           neap__retry_after(l->breaker, g->rules, now_ms, verdict));
+  }
+  tell(g, l, &moved);
+  return verdict;
+}
+
+/* ---- Report ---------------------------------------------------------------------------------- */
+
+typedef struct reporting {
+  neap_guard *guard;
+  const engine_line *line;
+  uint64_t permit;
+  neap_outcome outcome;
+  neap_reported reported;
+  bool has_reason;
+} reporting;
+
+static neap_outcome read_outcome(const char *name) {
+  switch (name ? name[0] : 0) {
+    case 's': return NEAP_SUCCESS;
+    case 'f': return NEAP_FAILURE;
+    case 't': return NEAP_TIMEOUT;
+    default: return NEAP_NEUTRAL;
+  }
+}
+
+static neap_reported read_reported(const char *name) {
+  switch (name ? name[0] : 0) {
+    case 'c': return NEAP_COUNTED;
+    case 's': return NEAP_STALE;
+    default: return NEAP_USED;
+  }
+}
+
+static void keep_reason(lua_State *L, neap_guard *g) {
+  g->reason[0] = '\0';
+  if (lua_type(L, -1) == LUA_TSTRING) strncat(g->reason, lua_tostring(L, -1), sizeof g->reason - 1);
+}
+
+/* engine.report(line, permit, call) -> outcome, reported, reason */
+static int report(lua_State *L) {
+  reporting *r = (reporting *)lua_touserdata(L, 1);
+  engine_push_function(L, "report");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, r->line->ref);
+  lua_pushinteger(L, (lua_Integer)r->permit);
+  engine_push_call(L);
+  lua_call(L, 3, 3);
+  r->outcome = read_outcome(lua_tostring(L, -3));
+  r->reported = read_reported(lua_tostring(L, -2));
+  keep_reason(L, r->guard);
+  return 0;
+}
+
+/* When Lua cannot say, for want of memory: what any HTTP client would say. */
+static neap_outcome plain_outcome(const neap_result *result) {
+  switch (result->ended_by) {
+    case NEAP_ENDED_TIMEOUT: return NEAP_TIMEOUT;
+    case NEAP_ENDED_TRANSPORT: return NEAP_FAILURE;
+    case NEAP_ENDED_ANSWER:
+      if (result->status >= 500) return NEAP_FAILURE;
+      return result->status >= 400 ? NEAP_NEUTRAL : NEAP_SUCCESS;
+    default: return NEAP_NEUTRAL;
+  }
+}
+
+/* Gives a ticket back without Lua. */
+static neap_reported give(neap_guard *g, const neap_ticket *ticket, neap_outcome outcome) {
+  const engine_line *l = line_in(ticket);
+  uint64_t wide = ticket->opaque[TICKET_PERMIT], now_ms = now_of(g->engine);
+  neap_permit permit = neap__narrow(wide);
+  neap_call call = {.outcome = outcome, .duration_ms = neap__wide_age_ms(wide, now_ms)};
+  neap_transition moved = {.cause = NEAP_BY_NOTHING};
+  neap_reported reported =
+      neap_breaker_report(l->breaker, g->rules, now_ms, &permit, &call, &moved);
+  tell(g, l, &moved);
+  return reported;
+}
+
+neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_result *result,
+                               neap_report *out) {
+  neap_engine *e = g->engine;
+  neap_ticket t = *ticket;
+  *ticket = (neap_ticket){{0}};
+  reporting r = {.guard = g,
+                 .line = line_in(&t),
+                 .permit = t.opaque[TICKET_PERMIT],
+                 .outcome = NEAP_NEUTRAL,
+                 .reported = NEAP_USED};
+  g->reason[0] = '\0';
+  if (r.line && !e->is_closing) {
+    engine_scope outer = engine_enter(e, result->request, result, false);
+    bool done = engine_run(e, report, &r, g->name);
+    engine_leave(e, outer);
+    if (!done) {
+      r.outcome = plain_outcome(result);
+      r.reported = give(g, &t, r.outcome);
+    }
+  }
+  if (out) *out = (neap_report){r.reported, g->reason[0] ? g->reason : NULL};
+  return r.outcome;
+}
+
+void neap_guard_abandon(neap_guard *g, neap_ticket *ticket) {
+  neap_ticket t = *ticket;
+  *ticket = (neap_ticket){{0}};
+  if (line_in(&t) && !g->engine->is_closing) give(g, &t, NEAP_ABANDONED);
+}
+
+/* ---- Operating ------------------------------------------------------------------------------- */
+
+bool neap_guard_snapshot(neap_guard *g, const char *key, size_t key_length, neap_snapshot *out) {
+  const engine_line *l = line_of(g, key, key_length, false);
+  if (!l) return false;
+  neap_breaker_snapshot(l->breaker, g->rules, now_of(g->engine), out);
+  return true;
+}
+
+typedef struct operating {
+  const char *function;
+  neap_guard *guard;
+  const engine_line *line;
+  neap_mode mode;
+  uint64_t for_ms;
+  const char *by, *reason;
+  bool done;
+} operating;
+
+/* engine.operate(guard, function, key, by, reason, mode, for_ms) -> true | nil, message */
+static int operate(lua_State *L) {
+  operating *o = (operating *)lua_touserdata(L, 1);
+  engine_push_function(L, o->function);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, o->guard->ref);
+  lua_pushlstring(L, o->line->key, o->line->length);
+  lua_pushstring(L, o->by);
+  lua_pushstring(L, o->reason);
+  lua_pushstring(L, o->mode == NEAP_MODE_OF_RULES ? NULL : neap_mode_name(o->mode));
+  if (o->for_ms)
+    lua_pushinteger(L, (lua_Integer)o->for_ms);
+  else
+    lua_pushnil(L);
+  lua_call(L, 6, 1);
+  o->done = lua_toboolean(L, -1);
+  return 0;
+}
+
+bool neap_guard_set_mode(neap_guard *g, const char *key, size_t key_length, neap_mode mode,
+                         uint64_t for_ms, const char *by, const char *reason) {
+  operating o = {"mode", g, line_of(g, key, key_length, false), mode, for_ms, by, reason, false};
+  return o.line && !g->engine->is_closing && engine_run(g->engine, operate, &o, g->name) && o.done;
+}
+
+bool neap_guard_reset(neap_guard *g, const char *key, size_t key_length, const char *by) {
+  operating o = {"reset", g, line_of(g, key, key_length, false), NEAP_AUTO, 0, by, NULL, false};
+  return o.line && !g->engine->is_closing && engine_run(g->engine, operate, &o, g->name) && o.done;
+}
+
+typedef struct reloading {
+  size_t reloaded, failed;
+} reloading;
+
+/* engine.reload() -> reloaded, failed */
+static int reload(lua_State *L) {
+  reloading *r = (reloading *)lua_touserdata(L, 1);
+  engine_push_function(L, "reload");
+  lua_call(L, 0, 2);
+  r->reloaded = (size_t)lua_tointeger(L, -2);
+  r->failed = (size_t)lua_tointeger(L, -1);
+  return 0;
+}
+
+size_t neap_engine_reload(neap_engine *e, size_t *failed) {
+  reloading r = {0, 0};
+  if (!e->is_closing) engine_run(e, reload, &r, "reloading");
+  if (failed) *failed = r.failed;
+  return r.reloaded;
+}

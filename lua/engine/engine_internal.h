@@ -1,0 +1,137 @@
+/* engine_internal.h: what the files of the engine share.
+ *
+ *   engine.c         opening, closing, guards by name
+ *   engine_lua.c     the Lua state: memory, modules, luv, protected calls
+ *   engine_guard.c   acquire, report, operating
+ *   engine_call.c    a result as the policy's `call` table
+ *   engine_answer.c  the fallback chain: an answer of Lua's as a block of C memory
+ *   engine_remember.c  good answers: which may be kept, and for whom
+ *   engine_event.c   events and log lines
+ *   neap/engine.lua  the Lua half: policies, guards, hot reload
+ *
+ * One lua_State, entered from one thread only.  Every entry is one protected call (engine_run) that
+ * leaves the stack as it found it; what could raise happens inside of it.  What Lua is needed for at
+ * each call is a ref in the registry, taken when a policy is put to work. */
+#ifndef NEAP_ENGINE_INTERNAL_H
+#define NEAP_ENGINE_INTERNAL_H
+
+#include <assert.h>
+#include <uv.h>
+
+#include "lauxlib.h"
+#include "lua.h"
+
+#include "neap/engine.h"
+#include "sandbox.h"
+
+typedef struct engine_line engine_line;
+#define ENGINE_BUCKETS 64
+
+struct neap_guard {
+  neap_engine *engine;
+  neap_guard *next;        /* in the order they came */
+  int ref;                 /* of the Lua guard */
+  const neap_rules *rules; /* the newest */
+  uint32_t number;         /* of the newest generation */
+  uint32_t timeout_ms;
+  uint32_t causes; /* bits of neap_fallback_cause that ask the chain */
+  engine_line *lines[ENGINE_BUCKETS];
+  bool wants_body;
+  bool remembers;   /* it has a last_good stage, */
+  bool has_keys;    /* with a key function */
+  char reason[256]; /* of the last verdict */
+  char name[];
+};
+
+typedef struct engine_scope {
+  const neap_request *request;
+  const neap_result *result;
+  bool is_private; /* the answer has no identity that others may ask for */
+} engine_scope;
+
+struct neap_engine {
+  lua_State *L;
+  uv_loop_t *loop;
+  uv_thread_t owner;
+  neap__arena arena;
+  neap_clock clock;
+  neap_guard *guards, **guards_end;
+
+  void (*on_event)(void *data, const neap_event *event);
+  void (*on_log)(void *data, neap_log_level level, const char *line);
+  void *data;
+
+  int module;         /* ref of neap.engine */
+  engine_scope scope; /* what the call table stands for, during a call into Lua */
+
+  bool is_closing;
+  uv_timer_t closer; /* waits until all handles of Lua's are closed */
+  void (*closed)(void *data);
+  void *closed_data;
+};
+
+/* The engine that a state belongs to. */
+static inline neap_engine *engine_of(lua_State *L) { return *(neap_engine **)lua_getextraspace(L); }
+
+/* ---- engine_lua.c ---------------------------------------------------------------------------- */
+
+/* A state with everything in it but policies; false: see the log. */
+bool engine_lua_open(neap_engine *e, size_t memory_bytes);
+
+/* Begins to close every handle and cancels every request that Lua has on the loop. */
+void engine_lua_release(neap_engine *e);
+
+/* How many are left. */
+int engine_lua_held(neap_engine *e);
+
+/* Calls the function below `arguments` on the stack.  False: the error has been logged, as `what`,
+ * and nothing is left on the stack. */
+bool engine_pcall(neap_engine *e, int arguments, int results, const char *what);
+
+/* Runs f(L) with `argument` as its light userdata, protected, nothing in and nothing out. */
+bool engine_run(neap_engine *e, lua_CFunction f, void *argument, const char *what);
+
+/* ---- engine_event.c -------------------------------------------------------------------------- */
+
+void engine_log(neap_engine *e, neap_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Lua functions: notify(event table), log(level, line). */
+int engine_l_notify(lua_State *L);
+int engine_l_log(lua_State *L);
+
+/* ---- engine_call.c --------------------------------------------------------------------------- */
+
+/* What is said from here on is about that; answers what it was about, for engine_leave(). */
+static inline engine_scope engine_enter(neap_engine *e, const neap_request *request,
+                                        const neap_result *result, bool is_private) {
+  engine_scope outer = e->scope;
+  e->scope = (engine_scope){request, result, is_private};
+  return outer;
+}
+
+static inline void engine_leave(neap_engine *e, engine_scope outer) { e->scope = outer; }
+
+/* Pushes the call table for the scope. */
+void engine_push_call(lua_State *L);
+
+/* Adds the metatables that it needs, once. */
+void engine_open_call(lua_State *L);
+
+/* Pushes a function of neap.engine. */
+void engine_push_function(lua_State *L, const char *name);
+
+/* ---- engine_guard.c -------------------------------------------------------------------------- */
+
+/* The ref of the Lua guard's object for that key, which is made if there is none; LUA_NOREF if that
+ * fails. */
+int engine_line_ref(neap_guard *g, const char *key, size_t length);
+
+void engine_guard_free(neap_guard *g);
+
+/* ---- engine_remember.c ----------------------------------------------------------------------- */
+
+/* Pushes what tells the answer to e's request from all others, or nil. */
+void engine_push_identity(lua_State *L, const neap_engine *e);
+
+#endif

@@ -1,0 +1,156 @@
+/* engine_remember.c: good answers, kept for the day the dependency has none.
+ *
+ * An answer that was meant for one client must not be served to another.  So what tells answers
+ * apart is all that an HTTP cache would look at, and the credentials besides; an answer that says it
+ * is private, or depends on something else, is not kept.  A policy whose last_good stage has a key
+ * function of its own knows better, and is asked about every answer that is whole. */
+#include "engine_internal.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* Requests that differ in one of these get answers of their own. */
+static const char *const telling[] = {"host",   "authorization",   "cookie",
+                                      "accept", "accept-encoding", "accept-language"};
+#define TELLING (sizeof telling / sizeof *telling)
+
+/* The next word of a comma-separated list, without spaces and parameters. */
+static bool next_word(const char **at, const char *end, const char **word, size_t *length) {
+  while (*at < end && strchr(", \t", **at)) (*at)++;
+  const char *begin = *at;
+  while (*at < end && !strchr(",=; \t", **at)) (*at)++;
+  *word = begin;
+  *length = (size_t)(*at - begin);
+  while (*at < end && **at != ',') (*at)++;
+  return *length > 0;
+}
+
+static bool is_word(const char *word, size_t length, const char *wanted) {
+  return length == strlen(wanted) && strncasecmp(word, wanted, length) == 0;
+}
+
+static bool is_named(const neap_header *h, const char *name) {
+  return is_word(h->name, h->name_length, name);
+}
+
+/* Its index, or TELLING. */
+static size_t which_telling(const char *name, size_t length) {
+  size_t i = 0;
+  while (i < TELLING && !is_word(name, length, telling[i])) i++;
+  return i;
+}
+
+/* Cache-Control: private, no-store.  Vary: on what we do not look at. */
+static bool forbids_keeping(const neap_header *h) {
+  if (is_named(h, "set-cookie")) return true;
+  bool is_control = is_named(h, "cache-control"), is_vary = is_named(h, "vary");
+  const char *at = h->value, *word;
+  size_t length;
+  while ((is_control || is_vary) && next_word(&at, h->value + h->value_length, &word, &length)) {
+    if (is_vary && which_telling(word, length) == TELLING) return true;
+    if (is_control && (is_word(word, length, "private") || is_word(word, length, "no-store")))
+      return true;
+  }
+  return false;
+}
+
+/* A part, or "not modified", answers nobody else's request. */
+static bool is_whole(const neap_request *request, const neap_answer *answer) {
+  static const int statuses[] = {200, 203, 204, 300, 301, 308, 404, 410};
+  for (size_t i = 0; request && i < request->header_count; i++)
+    if (is_named(&request->headers[i], "range")) return false;
+  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+    if (answer->status == statuses[i]) return true;
+  return false;
+}
+
+static bool is_anybodys(const neap_answer *answer) {
+  for (size_t i = 0; i < answer->header_count; i++)
+    if (forbids_keeping(&answer->headers[i])) return false;
+  return true;
+}
+
+static void add_line(luaL_Buffer *b, const char *text, size_t length) {
+  luaL_addlstring(b, text, length);
+  luaL_addchar(b, '\n');
+}
+
+/* What tells this request's answer from others, one line each; nil if that is not to be said. */
+void engine_push_identity(lua_State *L, const neap_engine *e) {
+  const neap_request *r = e->scope.request;
+  const char *method = r && r->method ? r->method : "GET";
+  bool is_safe = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+  if (!r || !is_safe || e->scope.is_private) {
+    lua_pushnil(L);
+    return;
+  }
+  luaL_Buffer b;
+  luaL_buffinit(L, &b);
+  add_line(&b, method, strlen(method));
+  add_line(&b, r->target ? r->target : "/", r->target ? r->target_length : 1);
+  for (size_t i = 0; i < r->header_count; i++) {
+    const neap_header *h = &r->headers[i];
+    size_t which = which_telling(h->name, h->name_length);
+    if (which == TELLING) continue;
+    luaL_addchar(&b, (char)('0' + which));
+    add_line(&b, h->value, h->value_length);
+  }
+  luaL_pushresult(&b);
+}
+
+/* ---- Keeping --------------------------------------------------------------------------------- */
+
+typedef struct keeping {
+  neap_guard *guard;
+  int line; /* ref */
+  const neap_answer *answer;
+} keeping;
+
+/* { status, body, headers = { name, value, ... } } */
+static void push_answer(lua_State *L, const neap_answer *answer) {
+  lua_createtable(L, 0, 3);
+  lua_pushinteger(L, answer->status);
+  lua_setfield(L, -2, "status");
+  lua_pushlstring(L, answer->body ? (const char *)answer->body : "",
+                  answer->body ? answer->body_length : 0);
+  lua_setfield(L, -2, "body");
+  lua_createtable(L, (int)answer->header_count * 2, 0);
+  for (size_t i = 0; i < answer->header_count; i++) {
+    const neap_header *h = &answer->headers[i];
+    lua_pushlstring(L, h->name, h->name_length);
+    lua_rawseti(L, -2, (lua_Integer)(2 * i + 1));
+    lua_pushlstring(L, h->value, h->value_length);
+    lua_rawseti(L, -2, (lua_Integer)(2 * i + 2));
+  }
+  lua_setfield(L, -2, "headers");
+}
+
+/* engine.remember(guard, line, call, answer) */
+static int keep(lua_State *L) {
+  const keeping *k = (const keeping *)lua_touserdata(L, 1);
+  engine_push_function(L, "remember");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, k->guard->ref);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, k->line);
+  engine_push_call(L);
+  push_answer(L, k->answer);
+  lua_call(L, 4, 0);
+  return 0;
+}
+
+void neap_guard_remember(neap_guard *g, const char *key, size_t key_length,
+                         const neap_request *request, const neap_answer *answer) {
+  neap_engine *e = g->engine;
+  if (e->is_closing || !g->remembers || !is_whole(request, answer)) return;
+  bool is_private = !is_anybodys(answer);
+  if (is_private && !g->has_keys) return;
+  neap_result result = {.status = answer->status,
+                        .headers = answer->headers,
+                        .header_count = answer->header_count,
+                        .body = answer->body,
+                        .body_length = answer->body_length};
+  keeping k = {g, engine_line_ref(g, key, key_length), answer};
+  if (k.line == LUA_NOREF) return;
+  engine_scope outer = engine_enter(e, request, &result, is_private);
+  engine_run(e, keep, &k, g->name);
+  engine_leave(e, outer);
+}

@@ -1,0 +1,206 @@
+--- The Lua half of the engine (lua/engine): policies, guards and hot reload, in one state on one
+-- loop.
+-- C enters by the functions of this module, each in one protected call.
+
+local core = require "neap.core"
+
+local answers = require "neap.answer"
+local fallback = require "neap.fallback"
+local guard = require "neap.guard"
+local line = require "neap.line"
+local policy = require "neap.policy"
+local reload = require "neap.reload"
+local watch = require "neap.watch"
+
+local engine = {
+  guards = {}, ---@type table<string, table> by name
+  started_ms = 0, -- on the engine's clock
+}
+
+local CAUSES = { "refused", "timeout", "failure", "neutral", "success" } -- as neap_fallback_cause
+local REFUSED = { open = "open", half_open = "probes_busy" }
+
+local native -- what C gave: attach, renew, notify, log, now
+local handles = {} -- of guards, for C
+local paths = {} -- of guards' files, by name
+
+-- ---- Events -----------------------------------------------------------------------------------
+
+local function number(n)
+  return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
+end
+
+--- One line that says what happened, and the numbers that made it so.
+local function text_of(event)
+  local parts = {
+    ("%s/%s: %s -> %s by %s"):format(
+      event.policy, event.key, event.from, event.to, event.cause:gsub("_", " ")),
+  }
+  if event.limit > 0 then
+    parts[#parts + 1] = ("%s, limit %s, of %s calls"):format(
+      number(event.measured), number(event.limit), number(event.calls))
+  end
+  if event.to == "open" then
+    parts[#parts + 1] = ("for %s ms, level %s"):format(number(event.open_ms), number(event.level))
+  end
+  if event.flapping then parts[#parts + 1] = "flapping" end
+  if event.by then parts[#parts + 1] = "by hand of " .. event.by end
+  return table.concat(parts, "; ")
+end
+
+local function on_transition(event)
+  event.kind, event.text = "transition", text_of(event)
+  native.notify(event)
+end
+
+local function on_reload(event)
+  local of_policy = engine.guards[event.policy]
+  if event.kind == "reload_failed" and of_policy then of_policy:adopt_failed(event.text) end
+  event.at_ms = native.now()
+  native.notify(event)
+end
+
+-- ---- Guards -----------------------------------------------------------------------------------
+
+local function renew(name)
+  local of_guard = engine.guards[name]
+  local of_policy = of_guard.policy
+  local causes, remembers, has_keys = 0, false, false
+  for i, cause in ipairs(CAUSES) do
+    if fallback.applies(of_policy, cause) then causes = causes + 2 ^ (i - 1) end
+  end
+  for _, stage in ipairs(of_policy.stages) do
+    if stage.kind == "last_good" then
+      remembers = true
+      has_keys = has_keys or stage.key ~= nil
+    end
+  end
+  local wants_body = remembers or of_policy.has_classify or false
+  native.renew(handles[name], of_policy.rules, of_guard.number, of_policy.timeout_ms or 0,
+    math.floor(causes), wants_body, remembers, has_keys)
+end
+
+local function make(of_policy)
+  local ok, made = pcall(guard.new, of_policy, {
+    panel = engine.panel,
+    clock = native.clock,
+    guards = engine.guards,
+    on_event = on_transition,
+    log = native.log,
+  })
+  if not ok then return nil, tostring(made) end
+  return made
+end
+
+--- Puts a generation to work: the first makes the guard, the others replace its policy.
+local function adopt(of_policy, path)
+  local name = of_policy.name
+  if paths[name] and paths[name] ~= path then
+    return nil, ("%s: there is a policy %s already, in %s"):format(path, name, paths[name])
+  end
+  if engine.guards[name] then
+    engine.guards[name]:adopt(of_policy)
+  else
+    local made, err = make(of_policy)
+    if not made then return nil, err end
+    engine.guards[name], paths[name] = made, path
+    handles[name] = native.attach(name, made)
+  end
+  renew(name)
+  return true
+end
+
+--- The line of a key; without may_make nil if there is none yet.
+function engine.line(of_guard, key, may_make)
+  if not may_make and not of_guard.lines[key] then return nil end
+  return of_guard:line_of(key)
+end
+
+--- Tells what acquire in C has moved.
+function engine.moved(of_line, moved)
+  line.enqueue(of_line, moved)
+  of_line.guard.events:deliver()
+end
+
+--- As guard:report; `call` makes some of its fields only when asked.
+function engine.report(of_line, permit, call)
+  call.key = of_line.key
+  return line.report(of_line, permit, call)
+end
+
+-- ---- Fallback ---------------------------------------------------------------------------------
+
+local function describe_refusal(of_line, call)
+  local of_guard = of_line.guard
+  local rules, now_ms = of_guard.policy.rules, of_line.native:now()
+  local next_ms = of_line.breaker:next_ms(rules, now_ms)
+  call.ended_by = "refused"
+  call.refused = REFUSED[of_line.breaker:state(rules, now_ms)] or "forced_open"
+  if next_ms then call.retry_after_ms = next_ms - now_ms end
+end
+
+--- Asks the chain: an answer as engine_answer.c reads it | nil.
+function engine.fallback(of_guard, of_line, cause, call)
+  call.cause, call.key = cause, of_line.key
+  if cause == "refused" then describe_refusal(of_line, call) end
+  local answered, value, err, info = of_guard.chain:run(of_line, of_guard.policy, call)
+  if not answered then return nil end
+  if value == nil then
+    return {
+      status = err.status or 503, headers = {}, source = info.source, kind = err.kind,
+      retry_after_ms = err.retry_after_ms,
+    }
+  end
+  local ok, answer = pcall(answers.of, value)
+  if not ok then
+    of_guard:fault("fallback." .. info.source, "its answer " .. tostring(answer))
+    return nil
+  end
+  answer.source, answer.age_ms = info.source, info.age_ms
+  return answer
+end
+
+--- Keeps a good answer for the last_good stages.
+function engine.remember(of_guard, of_line, call, answer)
+  call.key = of_line.key
+  of_guard.chain:remember(of_line, of_guard.policy, answer, call)
+end
+
+-- ---- Operating --------------------------------------------------------------------------------
+
+function engine.mode(of_guard, key, by, reason, mode, for_ms)
+  return of_guard:mode(key, mode, { for_ms = for_ms, by = by, reason = reason })
+end
+
+function engine.reset(of_guard, key, by)
+  return of_guard:reset(key, by)
+end
+
+function engine.reload()
+  return engine.reloader:force()
+end
+
+-- ---- Opening ----------------------------------------------------------------------------------
+
+--- True | nil, all that is wrong, one line each.
+function engine.open(options)
+  native = options
+  engine.panel = core.panel(options.max_breakers)
+  engine.started_ms = options.now()
+  local reloader, errors = reload.open {
+    paths = options.paths,
+    params = options.params,
+    load = function(path, params, read)
+      return policy.load(path, { params = params, read = read })
+    end,
+    adopt = adopt,
+    now = core.clock_precise,
+    on_event = on_reload,
+  }
+  if not reloader then return nil, table.concat(errors, "\n") end
+  engine.reloader = reloader
+  if options.is_watching then engine.watch = watch.start(reloader, { log = options.log }) end
+  return true
+end
+
+return engine
