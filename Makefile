@@ -3,7 +3,7 @@
 PRESET ?= dev
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help run test build bench gates fuzz soak format install clean
+.PHONY: help run test build bench gates gates-quick fuzz soak format install clean
 
 help:
 	@echo "neap: a circuit breaker engine."
@@ -22,6 +22,7 @@ help:
 	@echo "Measuring:"
 	@echo "  make bench    a table of what each operation costs on this machine"
 	@echo "  make gates    the limits neap keeps: one line each, fails if one is short"
+	@echo "                (gates-quick: only what does not depend on time)"
 	@echo "  make fuzz     random inputs for SECONDS=60 per target"
 	@echo "  make soak     long runs of the random tests, SECONDS=600"
 	@echo
@@ -52,6 +53,11 @@ gates:
 	@scripts/deps.sh bench
 	@$(MAKE) --no-print-directory build PRESET=release
 	@sh tests/bench/gates.sh build/release
+
+gates-quick:
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory build PRESET=release
+	@sh tests/bench/gates.sh build/release --quick
 
 fuzz:
 	@scripts/deps.sh test

@@ -1,0 +1,5 @@
+#!/bin/sh
+# gates.sh BUILD [--quick]: builds the measuring programs and runs gates.lua.
+set -eu
+cmake --build "$1" --target bench >/dev/null
+exec lua5.4 "$(dirname "$0")/gates.lua" "$@"
