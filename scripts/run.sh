@@ -7,15 +7,18 @@ listen_port=${LISTEN_PORT:-8080}
 admin_port=${ADMIN_PORT:-9464}
 policy=${POLICY:-policies/flag_provider.lua}
 params=${PARAMS:-examples/demo/params.lua}
-build=build/release
 
-echo "building ($build)"
-log=$(mktemp)
-if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$log" 2>&1; then
-  tail -40 "$log" >&2
-  exit 1
+# NEAP_BIN: a neap that is built already.
+if [ -z "${NEAP_BIN:-}" ]; then
+  NEAP_BIN=build/release/bin/neap
+  echo "building $NEAP_BIN"
+  log=$(mktemp)
+  if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$log" 2>&1; then
+    tail -40 "$log" >&2
+    exit 1
+  fi
+  rm -f "$log"
 fi
-rm -f "$log"
 
 pids=""
 stop() {
@@ -30,7 +33,7 @@ trap stop EXIT
 lua5.4 examples/demo/upstream.lua --listen "127.0.0.1:$upstream_port" &
 upstream=$!
 pids=$upstream
-"$build/bin/neap" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
+"$NEAP_BIN" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
   --policy "$policy" --params "$params" --admin "127.0.0.1:$admin_port" &
 sidecar=$!
 pids="$upstream $sidecar"
