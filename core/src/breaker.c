@@ -473,8 +473,7 @@ static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint6
                                     uint64_t now_ms, const neap_call *call, uint64_t duration_ms,
                                     neap_transition *moved) {
   unsigned kind = call_kind(r, call, duration_ms);
-  uint64_t retry_after_ms =
-      kind_is_failure(kind) ? retry_after_heeded(b, r, call->retry_after_ms) : 0;
+  uint64_t retry_after_ms = kind_is_bad(kind) ? retry_after_heeded(b, r, call->retry_after_ms) : 0;
   neap_reported reported = NEAP_COUNTED;
   if ((p & 3) == PERMIT_PROBE) {
     bool is_success = !kind_is_failure(kind) && !(kind == KIND_SLOW_SUCCESS && r->slow_rate != 0);

@@ -245,10 +245,14 @@ static bool mark_swap(neap__breaker *b, const window_place *at, uint64_t old, ui
   return true;
 }
 
+/* Slices that a last bad call may be ahead of a caller's clock: half of what there is.  After a clock
+ * has stepped back that costs a needless sum for each slice, but a late caller can't hide a call. */
+#define MARK_BAD_AHEAD (MASK(MARK_BAD_BITS) / 2)
+
 /* The later of the mark's slice and ours: somebody with a faster clock may have been here. */
 static uint64_t mark_last_bad(uint64_t m, const window_place *at) {
   uint64_t ahead = (mark_bad_slice(m) - at->slice) & MASK(MARK_BAD_BITS);
-  bool is_later = m != 0 && word_tag(m) == at->tag && ahead < 2 * NEAP__SLICES;
+  bool is_later = m != 0 && word_tag(m) == at->tag && ahead <= MARK_BAD_AHEAD;
   return is_later ? mark_bad_slice(m) : at->slice;
 }
 
@@ -265,7 +269,7 @@ bool neap__mark_wants_evaluation(const neap__breaker *b, const window_place *at,
   uint64_t m = *seen = word_load(&b->mark);
   if (word_tag(m) != at->tag || m == 0) return false;
   uint64_t age = (at->slice - mark_bad_slice(m)) & MASK(MARK_BAD_BITS);
-  bool is_in_window = age < NEAP__SLICES || age > MASK(MARK_BAD_BITS) - 2 * NEAP__SLICES;
+  bool is_in_window = age < NEAP__SLICES || age >= MASK(MARK_BAD_BITS) - MARK_BAD_AHEAD;
   if (!is_in_window) return false;
   return (m & MARK_BELOW) || mark_evaluated_slice(m) != (at->slice & MASK(MARK_EVALUATED_BITS));
 }

@@ -151,8 +151,9 @@ typedef struct neap_call {
   /* How long it took; 0: under a millisecond, or not measured.  2^40 or more (such as an end before
    * its start): taken as 0, and counted as a clock step. */
   uint64_t duration_ms;
-  /* How long the dependency asked to be left alone; 0: it did not.  Heeded, up to max_cooldown_ms,
-   * if this report opens the breaker.  Negative or over a year, of a failure: ignored, counted. */
+  /* Of a failed or slow call: how long the dependency asked to be left alone; 0: it did not.
+   * Heeded, up to max_cooldown_ms, if this report opens the breaker.  Negative or over a year:
+   * ignored and counted. */
   int64_t retry_after_ms;
 } neap_call;
 
@@ -397,7 +398,7 @@ typedef struct neap_snapshot {
   bool mode_is_operators;
   uint64_t mode_left_ms; /* of an operator's mode; 0: no end, or none set */
   uint32_t level, epoch;
-  uint64_t state_age_ms;   /* since it closed (0 if it never was open) or opened */
+  uint64_t state_age_ms;   /* since it closed (0 if it never moved) or opened */
   uint64_t retry_after_ms; /* what is left of the cooldown or, with all slots taken, of the lease */
   /* the window */
   neap_window_kind window;
@@ -417,7 +418,8 @@ typedef struct neap_snapshot {
 
 /* Everything an operator asks.  Changes nothing: a scrape takes no probe and fires no transition.
  * Read word by word while others write: each number was true at some instant, together they may
- * differ by the calls that ended meanwhile. */
+ * differ by the calls that ended meanwhile, and a total may be short of one bucket's calls while
+ * buckets are replaced faster than it is read. */
 NEAP_API void neap_breaker_snapshot(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
                                     neap_snapshot *out);
 
