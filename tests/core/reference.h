@@ -346,7 +346,7 @@ static inline neap_reported reference_report(reference *m, const neap_rules *r, 
   if (!m->has_window) reference_adopt(m, r);
   int kind = reference_call_kind(r, call);
   uint64_t asked_ms = 0;
-  if (call->outcome == NEAP_FAILURE || call->outcome == NEAP_TIMEOUT) {
+  if (call->outcome < NEAP_NEUTRAL && kind != SUCCESS) { /* failed or slow */
     bool nonsense = call->retry_after_ms < 0 || call->retry_after_ms > INT64_C(366) * 86400000;
     m->totals.retry_ignored += nonsense;
     if (!nonsense) asked_ms = (uint64_t)call->retry_after_ms;
