@@ -13,6 +13,8 @@
 #ifndef NEAP_BINDING_H
 #define NEAP_BINDING_H
 
+#include <string.h>
+
 #include "compat.h"
 #include "neap/neap.h"
 
@@ -21,6 +23,13 @@
 #define NEAP__RULES   "neap.rules"
 #define NEAP__PERMIT  "neap.permit"
 #define NEAP__LINE    "neap.line"
+
+/* For what happens seldom: the usual way need not make room for it. */
+#ifdef __GNUC__
+#define NEAP__SELDOM __attribute__((noinline, cold))
+#else
+#define NEAP__SELDOM
+#endif
 
 /* ---- Userdata -------------------------------------------------------------------------------- */
 
@@ -104,13 +113,31 @@ void neap__push_permit(lua_State *L, const box_permit *given, int breaker, int r
 
 /* Numbers are Lua numbers, never text that looks like one; not a number and infinity are refused.
  * A count must be whole (4.0 is); an instant or a duration drops its fraction. */
-bool neap__read_ms(lua_State *L, int index, uint64_t *out);
+bool neap__read_number(lua_State *L, int index, uint64_t *out);
+
+static inline bool neap__read_ms(lua_State *L, int index, uint64_t *out) {
+  if (!compat_isinteger(L, index)) return neap__read_number(L, index, out);
+  *out = (uint64_t)lua_tointeger(L, index);
+  return *out >> 63 == 0;
+}
+
 uint64_t neap__check_ms(lua_State *L, int arg, const char *what);
 uint64_t neap__opt_duration(lua_State *L, int arg, uint64_t otherwise);
 uint64_t neap__check_count(lua_State *L, int arg, const char *what, uint64_t min, uint64_t max);
 int64_t neap__opt_retry_after(lua_State *L, int arg);
 uint32_t neap__check_epoch(lua_State *L, int arg);
-neap_outcome neap__check_outcome(lua_State *L, int arg);
+neap_outcome neap__check_other_outcome(lua_State *L, int arg);
+
+/* The outcome named at `arg`. */
+static inline neap_outcome neap__check_outcome(lua_State *L, int arg) {
+  if (lua_type(L, arg) == LUA_TSTRING) {
+    size_t length;
+    const char *name = lua_tolstring(L, arg, &length);
+    if (length == 7 && memcmp(name, "success", 7) == 0) return NEAP_SUCCESS;
+  }
+  return neap__check_other_outcome(L, arg);
+}
+
 neap_mode neap__check_mode(lua_State *L, int arg);
 bool neap__read_mode(const char *name, neap_mode *out);
 

@@ -4,7 +4,7 @@
 /* ---- Checking -------------------------------------------------------------------------------- */
 
 void *neap__test(lua_State *L, int index, int upvalue) {
-  if (lua_type(L, index) != LUA_TUSERDATA || !lua_getmetatable(L, index)) return NULL;
+  if (!lua_getmetatable(L, index)) return NULL;
   bool same = lua_rawequal(L, -1, lua_upvalueindex(upvalue));
   lua_pop(L, 1);
   return same ? lua_touserdata(L, index) : NULL;
@@ -71,8 +71,8 @@ static int l_adopt(lua_State *L) {
   return 0;
 }
 
-static int push_refusal(lua_State *L, const char *reason, uint64_t retry_after_ms,
-                        const neap_transition *moved) {
+static NEAP__SELDOM int push_refusal(lua_State *L, const char *reason, uint64_t retry_after_ms,
+                                     const neap_transition *moved) {
   lua_pushnil(L);
   lua_pushstring(L, reason);
   compat_pushwide(L, retry_after_ms);
@@ -80,39 +80,48 @@ static int push_refusal(lua_State *L, const char *reason, uint64_t retry_after_m
   return 4;
 }
 
-/* One acquire, with breaker and rules at these indices. */
-static int acquire(lua_State *L, int breaker, int rules_index, uint64_t now_ms) {
-  const box_breaker *box = (const box_breaker *)lua_touserdata(L, breaker);
-  const neap_rules *rules = (const neap_rules *)lua_touserdata(L, rules_index);
-  neap_permit permit;
-  neap_transition moved = {.cause = NEAP_BY_NOTHING};
-  neap_verdict verdict = neap_breaker_acquire(box->breaker, rules, now_ms, &permit, &moved);
-  if (verdict > NEAP_ALLOW_BYPASS) {
-    uint64_t retry_after_ms = neap__retry_after(box->breaker, rules, now_ms, verdict);
-    return push_refusal(L, neap_verdict_name(verdict), retry_after_ms, &moved);
-  }
+static NEAP__SELDOM int admit(lua_State *L, int breaker, int rules_index, neap_permit permit,
+                              uint64_t now_ms, neap_verdict verdict, const neap_transition *moved) {
   if (verdict == NEAP_ALLOW_PROBE) {
+    const box_breaker *box = (const box_breaker *)lua_touserdata(L, breaker);
     box_permit given = {.permit = permit,
                         .breaker = box->breaker,
                         .panel = box->panel,
-                        .rules = rules,
+                        .rules = (const neap_rules *)lua_touserdata(L, rules_index),
                         .given_ms = now_ms};
     neap__push_permit(L, &given, breaker, rules_index, 0, 0);
   } else {
     compat_pushwide(L, neap__wide(permit, now_ms, 0));
   }
-  if (moved.cause == NEAP_BY_NOTHING) return 1;
+  if (moved->cause == NEAP_BY_NOTHING) return 1;
   lua_pushnil(L);
   lua_pushnil(L);
-  neap__push_moved(L, &moved);
+  neap__push_moved(L, moved);
   return 4;
+}
+
+/* One acquire, with breaker and rules at these indices. */
+static inline int acquire(lua_State *L, int breaker, int rules_index, neap_breaker *b,
+                          const neap_rules *rules, uint64_t now_ms) {
+  neap_permit permit;
+  neap_transition moved;
+  moved.cause = NEAP_BY_NOTHING;
+  neap_verdict verdict = neap_breaker_acquire(b, rules, now_ms, &permit, &moved);
+  if (verdict == NEAP_ALLOW && moved.cause == NEAP_BY_NOTHING) {
+    compat_pushwide(L, neap__wide(permit, now_ms, 0));
+    return 1;
+  }
+  if (verdict <= NEAP_ALLOW_BYPASS)
+    return admit(L, breaker, rules_index, permit, now_ms, verdict, &moved);
+  uint64_t retry_after_ms = neap__retry_after(b, rules, now_ms, verdict);
+  return push_refusal(L, neap_verdict_name(verdict), retry_after_ms, &moved);
 }
 
 /* breaker:acquire(rules, now_ms) -> permit, nil, nil, moved | nil, reason, retry_after_ms, moved */
 static int l_acquire(lua_State *L) {
-  neap__check_breaker(L, 1);
-  neap__check_rules(L, 2);
-  return acquire(L, 1, 2, neap__check_ms(L, 3, "now_ms"));
+  neap_breaker *b = neap__check_breaker(L, 1);
+  const neap_rules *rules = neap__check_rules(L, 2);
+  return acquire(L, 1, 2, b, rules, neap__check_ms(L, 3, "now_ms"));
 }
 
 /* The permit at `arg`: a number, copied to *plain, or the one in a userdata of this breaker. */
@@ -131,6 +140,13 @@ static neap_permit *check_permit(lua_State *L, int arg, const neap_breaker *b, u
   return plain;
 }
 
+static int push_reported(lua_State *L, neap_reported reported, const neap_transition *moved) {
+  lua_pushstring(L, neap__reported_name(reported));
+  if (moved->cause == NEAP_BY_NOTHING) return 1;
+  neap__push_moved(L, moved);
+  return 2;
+}
+
 /* The arguments from `arg` on: permit, outcome, duration_ms, retry_after_ms. */
 static int report(lua_State *L, neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
                   int arg) {
@@ -142,10 +158,7 @@ static int report(lua_State *L, neap_breaker *b, const neap_rules *rules, uint64
   call.retry_after_ms = neap__opt_retry_after(L, arg + 3);
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
   neap_reported reported = neap_breaker_report(b, rules, now_ms, permit, &call, &moved);
-  lua_pushstring(L, neap__reported_name(reported));
-  if (moved.cause == NEAP_BY_NOTHING) return 1;
-  neap__push_moved(L, &moved);
-  return 2;
+  return push_reported(L, reported, &moved);
 }
 
 /* breaker:report(rules, now_ms, permit, outcome, duration_ms, retry_after_ms)
@@ -278,41 +291,74 @@ static int l_tostring(lua_State *L) {
 
 /* ---- Bound closures -------------------------------------------------------------------------- */
 
-enum { BIND_BREAKER = UP_COUNT + 1, BIND_RULES, BIND_COUNT = BIND_RULES };
+/* A breaker and rules, looked up and checked once. */
+typedef struct binding {
+  neap_breaker *breaker;
+  const box_panel *panel;
+  const neap_rules *rules;
+  neap_clock clock;
+} binding;
 
-static neap_breaker *bound_breaker(lua_State *L) {
-  const box_breaker *box = (const box_breaker *)lua_touserdata(L, lua_upvalueindex(BIND_BREAKER));
-  if (box->panel && !box->panel->panel) luaL_error(L, "the breaker's panel is closed");
-  return box->breaker;
+enum {
+  BIND_THIS = UP_COUNT + 1,
+  BIND_BREAKER,
+  BIND_RULES,
+  BIND_COUNTED,
+  BIND_COUNT = BIND_COUNTED
+};
+
+static const binding *the_binding(lua_State *L) {
+  const binding *bound = (const binding *)lua_touserdata(L, lua_upvalueindex(BIND_THIS));
+  if (bound->panel && !bound->panel->panel) luaL_error(L, "the breaker's panel is closed");
+  return bound;
 }
 
 /* acquire() -> as breaker:acquire */
 static int l_bound_acquire(lua_State *L) {
-  bound_breaker(L);
-  neap_clock clock = neap_clock_coarse();
-  uint64_t now_ms = clock.now_ms(clock.context);
-  return acquire(L, lua_upvalueindex(BIND_BREAKER), lua_upvalueindex(BIND_RULES), now_ms);
+  const binding *bound = the_binding(L);
+  uint64_t now_ms = bound->clock.now_ms(bound->clock.context);
+  return acquire(L, lua_upvalueindex(BIND_BREAKER), lua_upvalueindex(BIND_RULES), bound->breaker,
+                 bound->rules, now_ms);
 }
 
 /* report(permit, outcome, duration_ms, retry_after_ms) -> as breaker:report */
 static int l_bound_report(lua_State *L) {
-  neap_breaker *b = bound_breaker(L);
-  const neap_rules *rules = (const neap_rules *)lua_touserdata(L, lua_upvalueindex(BIND_RULES));
-  neap_clock clock = neap_clock_coarse();
-  return report(L, b, rules, clock.now_ms(clock.context), 1);
+  const binding *bound = the_binding(L);
+  uint64_t now_ms = bound->clock.now_ms(bound->clock.context);
+  uint64_t wide;
+  if (lua_gettop(L) != 2 || !neap__read_ms(L, 1, &wide))
+    return report(L, bound->breaker, bound->rules, now_ms, 1);
+  neap_permit permit = neap__narrow(wide);
+  neap_call call = {.outcome = neap__check_outcome(L, 2),
+                    .duration_ms = neap__wide_age_ms(wide, now_ms)};
+  neap_transition moved;
+  moved.cause = NEAP_BY_NOTHING;
+  neap_reported reported =
+      neap_breaker_report(bound->breaker, bound->rules, now_ms, &permit, &call, &moved);
+  if (reported != NEAP_COUNTED || moved.cause != NEAP_BY_NOTHING)
+    return push_reported(L, reported, &moved);
+  lua_pushvalue(L, lua_upvalueindex(BIND_COUNTED));
+  return 1;
 }
 
+/* The binding is at index 3. */
 static void push_bound(lua_State *L, lua_CFunction function) {
   neap__push_metatables(L);
+  lua_pushvalue(L, 3);
   lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
+  lua_pushliteral(L, "counted");
   lua_pushcclosure(L, function, BIND_COUNT);
 }
 
 /* breaker:bind(rules) -> acquire, report: for those rules, on the coarse clock */
 static int l_bind(lua_State *L) {
-  neap__check_breaker(L, 1);
-  neap__check_rules(L, 2);
+  neap_breaker *b = neap__check_breaker(L, 1);
+  const neap_rules *rules = neap__check_rules(L, 2);
+  lua_settop(L, 2);
+  const box_breaker *box = (const box_breaker *)lua_touserdata(L, 1);
+  binding *bound = (binding *)compat_new(L, sizeof *bound, 0);
+  *bound = (binding){b, box->panel, rules, neap_clock_coarse()};
   push_bound(L, l_bound_acquire);
   push_bound(L, l_bound_report);
   return 2;

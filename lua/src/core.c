@@ -16,6 +16,15 @@ static int l_protect(lua_State *L) {
   return 2;
 }
 
+/* The upper bounds of the histograms of durations, but the last, which has none. */
+static void push_bounds(lua_State *L) {
+  lua_createtable(L, NEAP_DURATION_BUCKETS - 1, 0);
+  for (int i = 0; i < NEAP_DURATION_BUCKETS - 1; i++) {
+    compat_pushwide(L, neap_duration_bounds_ms[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
 /* Metatables come first: functions have them as upvalues. */
 static void new_metatable(lua_State *L, const char *name) {
   luaL_newmetatable(L, name);
@@ -26,7 +35,7 @@ static void new_metatable(lua_State *L, const char *name) {
   lua_pop(L, 1);
 }
 
-int luaopen_neap_core(lua_State *L);
+NEAP_API int luaopen_neap_core(lua_State *L);
 
 int luaopen_neap_core(lua_State *L) {
   new_metatable(L, NEAP__PANEL);
@@ -39,6 +48,8 @@ int luaopen_neap_core(lua_State *L) {
   lua_setfield(L, -2, "version");
   lua_pushcfunction(L, l_protect);
   lua_setfield(L, -2, "protect");
+  push_bounds(L);
+  lua_setfield(L, -2, "duration_bounds_ms");
   neap__open_rules(L);
   neap__open_panel(L);
   neap__open_breaker(L);

@@ -16,12 +16,7 @@ int neap__argument_error(lua_State *L, int arg, const char *what, const char *ex
   return luaL_argerror(L, arg, message);
 }
 
-bool neap__read_ms(lua_State *L, int index, uint64_t *out) {
-  if (compat_isinteger(L, index)) {
-    lua_Integer n = lua_tointeger(L, index);
-    *out = (uint64_t)n;
-    return n >= 0;
-  }
+bool neap__read_number(lua_State *L, int index, uint64_t *out) {
   if (lua_type(L, index) != LUA_TNUMBER) return false;
   lua_Number n = lua_tonumber(L, index);
   if (!(n >= 0 && n < 18446744073709551616.0)) return false;
@@ -68,13 +63,17 @@ uint32_t neap__check_epoch(lua_State *L, int arg) {
   return (uint32_t)neap__check_count(L, arg, "epoch", 0, UINT32_MAX);
 }
 
-static const char *const outcomes[] = {"success", "failure", "timeout", "neutral", "abandoned"};
-
-neap_outcome neap__check_outcome(lua_State *L, int arg) {
+neap_outcome neap__check_other_outcome(lua_State *L, int arg) {
+  static const struct {
+    const char *name;
+    size_t length;
+  } outcomes[] = {{"success", 7}, {"failure", 7}, {"timeout", 7}, {"neutral", 7}, {"abandoned", 9}};
   if (lua_type(L, arg) == LUA_TSTRING) {
-    const char *name = lua_tostring(L, arg);
+    size_t length;
+    const char *name = lua_tolstring(L, arg, &length);
     for (int i = 0; i <= NEAP_ABANDONED; i++)
-      if (name[0] == outcomes[i][0] && strcmp(name, outcomes[i]) == 0) return (neap_outcome)i;
+      if (length == outcomes[i].length && memcmp(name, outcomes[i].name, length) == 0)
+        return (neap_outcome)i;
   }
   neap__argument_error(L, arg, "outcome",
                        "\"success\", \"failure\", \"timeout\", \"neutral\" or \"abandoned\"");

@@ -1,0 +1,283 @@
+--- Running a policy's fallback chain: who answers when the dependency can't.
+--
+--   refused, timeout, failure  -->  stage 1  -->  stage 2  --> ...  -->  nobody: as it was
+--                                     |             |
+--                                  answered      answered
+--
+-- The first stage that answers wins.  One that has nothing to say declines; one that raises, or takes
+-- longer than its timeout_ms, is passed over like one that declined, and counted.  By then the call's
+-- own outcome has been recorded: nothing here reaches the breaker, and nothing a stage answers is
+-- ever kept as a good answer.
+--
+-- The last good answers belong to the guard and outlive its policy's generations: the first last_good
+-- stage of the new one goes on with what the first of the old one had.
+
+local core = require "neap.core"
+local refusal = require "neap.refusal"
+local store = require "neap.store"
+
+local fallback = {}
+
+---@alias neap.Cause.fallback
+---| "refused" # the breaker said no
+---| "timeout" # the call took too long
+---| "failure" # it failed
+---| "neutral" # only if the policy's fallback_on says so; so does the next
+---| "success"
+
+---@class (exact) neap.Info
+---@field source "last_good"|"default"|"fail"|"guard"|"function"
+---@field age_ms? integer of a last good answer
+---@field guard? string of an answer of another guard: its name
+
+local MOST_GUARDS = 4 -- in a row, each the fallback of the one before
+local RESULTS = { "answered", "declined", "failed", "timeout" }
+local UNBOUNDED = math.huge
+
+---@class neap.Chain
+---@field private kept neap.Store[] of the newest generation's last_good stages, in order
+---@field private stores table<table, neap.Store> by stage, those of older generations too
+---@field private counts table<string, table<string, integer>> by source and result
+---@field private sources string[]
+---@field private find fun(name: string): table|nil a guard
+---@field private fault fun(where: string, message: string)
+---@field private host neap.Host
+local Chain = {}
+Chain.__index = Chain
+
+-- ---- Keys of good answers ---------------------------------------------------------------------
+
+local NO_ARGUMENTS = "\0"
+
+local function composed(key, ...)
+  local parts = { NO_ARGUMENTS, #key, ":", key }
+  for i = 1, select("#", ...) do
+    local value = select(i, ...)
+    local kind = type(value)
+    if kind == "string" then
+      parts[#parts + 1] = ("s%d:%s"):format(#value, value)
+    elseif kind == "number" then
+      parts[#parts + 1] = ("n%.17g;"):format(value)
+    elseif kind == "boolean" or kind == "nil" then
+      parts[#parts + 1] = kind:sub(1, 2) .. tostring(value) .. ";"
+    else
+      return nil
+    end
+  end
+  return table.concat(parts)
+end
+
+--- What tells one call's answer from another's: its arguments, and the breaker it went through.
+--- Nil if they can't be told apart: then nothing is kept, and a stage needs a key function.
+local function key_of_arguments(line, ...)
+  if line.is_default then
+    local n, only = select("#", ...), (...)
+    if n == 0 then return NO_ARGUMENTS end
+    if n == 1 and (type(only) == "string" and only:byte() ~= 0 or type(only) == "number" and only == only) then
+      return only
+    end
+  end
+  return composed(line.key, ...)
+end
+
+local function key_of(self, stage, line, call)
+  if stage.key then
+    local key, fault = stage.key(call)
+    if fault then self.fault("fallback.last_good key", fault) end
+    return key
+  end
+  if call.id ~= nil then return composed(line.key, call.id) end
+  local args = call.args
+  if not args then return key_of_arguments(line) end
+  return key_of_arguments(line, table.unpack(args, 1, args.n or #args))
+end
+
+-- ---- Stages -----------------------------------------------------------------------------------
+
+--- Each answers "answered", value, info, err | "declined" | "failed", message.
+local ask = {}
+
+function ask.last_good(self, stage, line, call)
+  local key = key_of(self, stage, line, call)
+  if key == nil then return "declined" end
+  local value, age_ms = self.stores[stage]:get(key, line.native:now(), stage.max_age_ms or UNBOUNDED)
+  if age_ms == nil then return "declined" end
+  return "answered", value, { source = "last_good", age_ms = age_ms }
+end
+
+local function ask_function(_, stage, _, call)
+  local value, fault = stage.run(call)
+  if fault then return "failed", fault end
+  if value == nil then return "declined" end
+  return "answered", value, { source = stage.kind }
+end
+ask["function"] = ask_function
+ask.default = ask_function
+
+function ask.fail(_, stage, line, call)
+  return "answered", nil, { source = "fail" }, refusal.new {
+    kind = stage.error_kind or call.refused or call.cause,
+    policy = line.guard.name,
+    key = line.key,
+    status = stage.status,
+    retry_after_ms = stage.retry_after_ms or call.retry_after_ms,
+    cause = call.error,
+  }
+end
+
+local function is_in(trail, guard)
+  while trail do
+    if trail.guard == guard then return true end
+    trail = trail.parent
+  end
+  return false
+end
+
+--- The other guard calls what it was given to serve with, behind its own breaker; or, if it has
+--- nothing of the kind, asks its own chain.
+function ask.guard(self, stage, line, call, trail)
+  local other = self.find(stage.guard)
+  if not other then return "failed", ("there is no guard %s"):format(tostring(stage.guard)) end
+  local depth = trail and trail.depth or 0
+  if other == line.guard or is_in(trail, other) or depth >= MOST_GUARDS then return "declined" end
+  local here = { guard = line.guard, parent = trail, depth = depth + 1 }
+  local value, err, info
+  if other.serve then
+    local args = call.args or { n = 0 }
+    local frame = { generation = other.policy, trail = here }
+    value, err, info = other.line.call_in(frame, other.serve, table.unpack(args, 1, args.n or #args))
+    if not value and err ~= nil then return "declined" end
+  else
+    local answered
+    answered, value, err, info = other.chain:run(other.line, other.policy, call, here)
+    if not answered or err ~= nil then return "declined" end
+  end
+  return "answered", value, { source = "guard", guard = stage.guard, age_ms = info and info.age_ms }
+end
+
+--- Only a guard's calls wait for something, so only they are given up; all else is found out to be
+--- late when it ends.
+local function ask_in_time(self, stage, line, call, trail)
+  local run = self.host.run
+  if not (run and stage.timeout_ms and stage.kind == "guard") then
+    return ask[stage.kind](self, stage, line, call, trail)
+  end
+  local answer
+  local in_time = run(stage.timeout_ms, function()
+    answer = { ask.guard(self, stage, line, call, trail) }
+  end)
+  if not in_time then return "timeout" end
+  return answer[1], answer[2], answer[3], answer[4]
+end
+
+-- ---- The chain --------------------------------------------------------------------------------
+
+local function measure(self, ms)
+  local durations, bounds = self.durations, core.duration_bounds_ms
+  local i = 1
+  while bounds[i] and ms > bounds[i] do i = i + 1 end
+  durations.counts[i] = durations.counts[i] + 1
+  durations.sum_ms = durations.sum_ms + ms
+end
+
+local function ask_stage(self, stage, line, call, trail)
+  local began_ms = line.native:now()
+  local ok, result, value, info, err = pcall(ask_in_time, self, stage, line, call, trail)
+  local took_ms = math.max(0, line.native:now() - began_ms)
+  if not ok then result, value = "failed", result end
+  if result == "failed" then self.fault("fallback." .. stage.kind, value) end
+  if result == "answered" and stage.timeout_ms and took_ms > stage.timeout_ms then result = "timeout" end
+  local counts = self.counts[stage.kind]
+  counts[result] = counts[result] + 1
+  if result == "answered" then measure(self, took_ms) end
+  return result == "answered", value, err, info
+end
+
+--- Asks the stages.  `call` is the call as the policy's functions see it.
+---@param line table of the guard: the breaker it is about
+---@param policy table the generation whose stages are asked
+---@param call table
+---@param trail table|nil the guards that are being asked already, innermost first
+---@return boolean answered, any value, any err, neap.Info|nil info
+function Chain:run(line, policy, call, trail)
+  for _, stage in ipairs(policy.stages) do
+    local answered, value, err, info = ask_stage(self, stage, line, call, trail)
+    if answered then return true, value, err, info end
+  end
+  return false
+end
+
+--- Keeps a good answer for the last_good stages; never one of the chain.
+---@param call table|nil as the policy's functions see it; nil: made of the arguments if needed
+function Chain:remember(line, policy, value, call, ...)
+  if value == nil then return end
+  local now_ms = line.native:now()
+  for _, stage in ipairs(policy.stages) do
+    if stage.kind == "last_good" then
+      local key
+      if call or stage.key then
+        call = call or { result = value, key = line.key, ended_by = "answer", args = { n = select("#", ...), ... } }
+        key = key_of(self, stage, line, call)
+      else
+        key = key_of_arguments(line, ...)
+      end
+      local kept = key ~= nil and self.stores[stage]
+      if kept then kept:put(key, value, now_ms) end
+    end
+  end
+end
+
+--- Puts a generation's stages to work.
+---@param policy table
+function Chain:adopt(policy)
+  local n = 0
+  for _, stage in ipairs(policy.stages) do
+    if not self.counts[stage.kind] then
+      self.sources[#self.sources + 1] = stage.kind
+      self.counts[stage.kind] = {}
+      for _, result in ipairs(RESULTS) do self.counts[stage.kind][result] = 0 end
+    end
+    if stage.kind == "last_good" then
+      n = n + 1
+      local entries, bytes = stage.max_entries or UNBOUNDED, stage.max_bytes or UNBOUNDED
+      local kept = self.kept[n] or store.new(entries, bytes)
+      kept:limit(entries, bytes)
+      self.kept[n], self.stores[stage] = kept, kept
+    end
+  end
+  for i = n + 1, #self.kept do self.kept[i] = nil end
+end
+
+--- Counts by source and result.
+---@return { source: string, result: string, count: integer }[]
+function Chain:rows()
+  local rows = {}
+  for _, source in ipairs(self.sources) do
+    for _, result in ipairs(RESULTS) do
+      rows[#rows + 1] = { source = source, result = result, count = self.counts[source][result] }
+    end
+  end
+  return rows
+end
+
+--- Does the chain answer for that?
+---@param policy table
+---@param cause neap.Cause.fallback
+---@return boolean
+function fallback.applies(policy, cause)
+  return policy.stages[1] ~= nil and policy.fallback_on[cause] == true
+end
+
+---@param options { find: function, fault: function, host: neap.Host }
+---@return neap.Chain
+function fallback.chain(options)
+  local counts = {}
+  for i = 1, #core.duration_bounds_ms + 1 do counts[i] = 0 end
+  return setmetatable({
+    find = options.find, fault = options.fault, host = options.host,
+    kept = {}, stores = setmetatable({}, { __mode = "k" }), counts = {}, sources = {},
+    durations = { counts = counts, bounds_ms = core.duration_bounds_ms, sum_ms = 0 },
+  }, Chain)
+end
+
+return fallback

@@ -1,0 +1,375 @@
+--- A guard: a policy at work.
+--
+--   local flags = neap.guard "policies/flag_provider.lua"
+--   local value, err, info = flags:call(fetch_flag, "new-checkout")
+--
+--   local permit, err = flags:acquire()                       -- the same in two steps
+--   flags:report(permit, { status = 503, duration_ms = 12 })
+--
+-- The breakers, their modes and the last good answers are the guard's.  The policy is one reference,
+-- which adopt replaces: a call that is under way is still classified by the policy that let it in.
+
+local clocks = require "neap.clock"
+local core = require "neap.core"
+local event = require "neap.event"
+local fallback = require "neap.fallback"
+local line = require "neap.line"
+local plain = require "neap.hosts.plain"
+
+local guard = {}
+
+local DEFAULT, OVERFLOW = "default", "*"
+local MOST_KEYS = 256 -- unless said otherwise
+local LOG_EVERY_MS = 60000
+local KEPT_GENERATIONS = 8 -- older than the newest, for permits that are plain numbers
+
+-- Guards by name, so that one can be another's fallback.
+local known = setmetatable({}, { __mode = "v" })
+
+---@class (exact) neap.GuardOptions
+---@field params? table for the policy file
+---@field panel? neap.core.Panel where the breakers live; without: in memory of the guard's own
+---@field max_keys? integer how many keys get a breaker of their own; 256 if not given
+---@field clock? neap.Clock before the host's
+---@field host? neap.Host neap.hosts.plain if not given
+---@field on_event? fun(event: neap.Event)
+---@field log? fun(level: "info"|"warning"|"error", text: string) to stderr if not given, from warnings on
+---@field serve? function what this guard calls when it is another one's fallback
+---@field guards? (fun(name: string): neap.Guard|nil)|table<string, neap.Guard> where fallback stages
+---  find other guards; without: all there are, by name
+
+---@class neap.Guard
+---@field name string the policy's
+---@field policy neap.Policy the current generation
+---@field events neap.EventQueue
+---@field host neap.Host
+---@field serve? function
+---@field call fun(self, f: function, ...: any): any, any, neap.Info|nil
+---@field acquire fun(self, key?: string): neap.Permit|nil, neap.Refusal|nil
+---@field report fun(self, permit: neap.Permit, call: neap.Call|neap.Outcome): neap.Outcome, neap.Reported, string|nil
+---@field deadline fun(self): integer|nil by when the call that began last should have ended: to be
+---  asked first thing in it
+local Guard = {}
+Guard.__index = Guard
+
+-- ---- Log --------------------------------------------------------------------------------------
+
+local function log_to_stderr(level, text)
+  if level ~= "info" then io.stderr:write("neap: ", level, ": ", text, "\n") end
+end
+
+--- The same sort of thing is logged once a minute.
+local function log_seldom(self, sort, level, text)
+  local now_ms = self.line and self.line.native:now() or 0
+  local last_ms = self.logged[sort]
+  if last_ms and now_ms >= last_ms and now_ms - last_ms < LOG_EVERY_MS then return end
+  self.logged[sort] = now_ms
+  core.protect(self.log, level, text)
+end
+
+local function said(value)
+  local kind = type(value)
+  if kind == "string" then return #value > 400 and value:sub(1, 400) .. "…" or value end
+  if kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
+  return "an error that is a " .. kind
+end
+
+--- A function of the policy's did what it should not; the call goes on without it.
+---@param where string
+---@param what any
+function Guard:fault(where, what)
+  self.policy_errors = self.policy_errors + 1
+  log_seldom(self, where, "error", ("%s: %s: %s"):format(self.name, where, said(what)))
+end
+
+-- ---- Lines: a breaker per key -----------------------------------------------------------------
+
+local function claim(self, key)
+  if not self.panel then self.panel = core.panel(self.max_keys + 1) end
+  local breaker = self.panel:claim(self.name .. "/" .. key)
+  return breaker and line.new(self, key, breaker)
+end
+
+--- The line of that key, made if there is room, else the one that all such keys share.
+---@param key string
+---@return table
+function Guard:line_of(key)
+  local found = self.lines[key]
+  if found then return found end
+  if type(key) ~= "string" then error(("key must be a string, got %s"):format(type(key)), 3) end
+  local shared = self.lines[OVERFLOW]
+  if not shared then
+    shared = claim(self, OVERFLOW) or line.new(self, OVERFLOW, core.breaker())
+    self.lines[OVERFLOW] = shared
+  end
+  local made = self.count < self.max_keys and claim(self, key)
+  if made then
+    self.lines[key], self.count = made, self.count + 1
+    return made
+  end
+  self.overflow = self.overflow + 1
+  log_seldom(self, "overflow", "warning", ("%s: no room for another key, among others for %q: such share "
+    .. "the breaker %s (max_keys = %d)"):format(self.name, key:sub(1, 100), OVERFLOW, self.max_keys))
+  return shared
+end
+
+--- The guard's one key: an object with call, acquire, report and deadline of its own, for those who
+--- know the key beforehand.
+---@param key string
+---@return neap.Line
+function Guard:at(key)
+  return self:line_of(key)
+end
+
+local function existing(self, key)
+  return self.lines[key == nil and DEFAULT or key]
+end
+
+local function no_such_key(self, key)
+  return nil, ("%s has no key %s yet"):format(self.name, tostring(key))
+end
+
+--- The breakers there are, those with no traffic too.
+---@return { key: string, breaker: neap.core.Breaker }[]
+function Guard:breakers()
+  local rows = {}
+  for key, of_key in pairs(self.lines) do rows[#rows + 1] = { key = key, breaker = of_key.breaker } end
+  table.sort(rows, function(a, b) return a.key < b.key end)
+  return rows
+end
+
+-- ---- Fallback ---------------------------------------------------------------------------------
+
+--- For hosts that work in steps: asks the fallback chain, if it is for that cause.
+---@param cause neap.Cause.fallback
+---@param call? table as for report, and: args, the arguments of the call; or id, a text that tells
+---  its answer from others'
+---@return any value nil: nobody answers, unless there is an info; then err says what to answer
+---@return neap.Info|nil info
+---@return neap.Refusal|nil err
+function Guard:fallback(cause, call)
+  if not fallback.applies(self.policy, cause) then return nil end
+  local given = {}
+  if call ~= nil then
+    for field, value in next, call do given[field] = value end
+  end
+  given.cause, given.key = cause, given.key or DEFAULT
+  local of_key = existing(self, given.key) or self.lines[OVERFLOW] or self.line
+  local answered, value, err, info = self.chain:run(of_key, self.policy, given)
+  if answered then return value, info, err end
+end
+
+--- For hosts that work in steps: keeps a good answer for the last_good stages, if there are any.
+---@param call table as for fallback
+---@param value any what to answer with; never what a fallback answered
+function Guard:remember(call, value)
+  local key = call.key or DEFAULT
+  local of_key = existing(self, key) or self.lines[OVERFLOW] or self.line
+  self.chain:remember(of_key, self.policy, value, call)
+end
+
+-- ---- Operating --------------------------------------------------------------------------------
+
+--- Everything an operator asks about one key; changes nothing.
+---@param key? string
+---@return neap.Snapshot|nil, string|nil message
+function Guard:snapshot(key)
+  local of_key = existing(self, key)
+  if not of_key then return no_such_key(self, key) end
+  local snapshot = of_key.breaker:snapshot(self.policy.rules, of_key.native:now())
+  local totals = snapshot.totals
+  local ended = totals.success + totals.slow_success + totals.failure + totals.slow_failure + totals.neutral
+  snapshot.policy, snapshot.key, snapshot.hash = self.name, of_key.key, self.policy.hash
+  snapshot.neutral_share = ended > 0 and totals.neutral / ended or 0
+  return snapshot
+end
+
+--- Sets the mode of one key, which goes before the policy's.
+---@param key string|nil
+---@param mode neap.Mode|nil nil: back to the policy's
+---@param action? { for_ms?: number, by?: string, reason?: string } without for_ms: until it is set again
+---@return boolean|nil, string|nil message
+function Guard:mode(key, mode, action)
+  local of_key = existing(self, key)
+  if not of_key then return no_such_key(self, key) end
+  action = action or {}
+  local now_ms = of_key.native:now()
+  local ok, message = of_key.breaker:set_mode(now_ms, mode, action.for_ms)
+  if not ok then return nil, message end
+  of_key.operator = mode and {
+    mode = mode, by = action.by, reason = action.reason, at_ms = now_ms,
+    until_ms = action.for_ms and now_ms + action.for_ms or nil,
+  }
+  core.protect(self.log, "info", ("%s/%s: mode %s%s%s"):format(self.name, of_key.key, mode or "of the policy",
+    action.by and " by " .. action.by or "", action.reason and ": " .. action.reason or ""))
+  return true
+end
+
+--- Who set the mode that is in force, and until when; nil if nobody did.
+---@param key? string
+---@return { mode: neap.Mode, by?: string, reason?: string, at_ms: integer, until_ms?: integer }|nil
+function Guard:operator(key)
+  local of_key = existing(self, key)
+  local set = of_key and of_key.operator
+  if set and set.until_ms and of_key.native:now() >= set.until_ms then
+    of_key.operator, set = nil, nil
+  end
+  return set
+end
+
+--- To closed, with a clean window, from any state.
+---@param key? string
+---@param by? string
+---@return boolean|nil, string|nil message
+function Guard:reset(key, by)
+  local of_key = existing(self, key)
+  if not of_key then return no_such_key(self, key) end
+  line.enqueue(of_key, of_key.breaker:reset(self.policy.rules, of_key.native:now()), by)
+  self.events:deliver()
+  return true
+end
+
+--- To open, from any state.
+---@param key? string
+---@param open_ms? number how long; without: the cooldown
+---@param by? string
+---@return boolean|nil, string|nil message
+function Guard:trip(key, open_ms, by)
+  local of_key = existing(self, key)
+  if not of_key then return no_such_key(self, key) end
+  local moved, message = of_key.breaker:trip(self.policy.rules, of_key.native:now(), open_ms)
+  if message then return nil, message end
+  line.enqueue(of_key, moved, by)
+  self.events:deliver()
+  return true
+end
+
+---@return neap.Stats
+function Guard:stats()
+  local breakers = 0
+  for _ in pairs(self.lines) do breakers = breakers + 1 end
+  return {
+    fallbacks = self.chain:rows(), fallback_durations = self.chain.durations,
+    policy_errors = self.policy_errors, overflow = self.overflow, breakers = breakers,
+    reloads = { ok = self.reloads, failed = self.failed_reloads },
+    last_error = self.last_error, hash = self.policy.hash,
+  }
+end
+
+-- ---- Generations ------------------------------------------------------------------------------
+
+--- The policy that has that number, or else the newest.
+function Guard:generation(number)
+  local found = self.generations[number]
+  return found or self.policy
+end
+
+local function check_policy(policy)
+  if type(policy) == "table" and type(policy.name) == "string" and type(policy.rules) == "userdata"
+    and type(policy.stages) == "table" and type(policy.fallback_on) == "table" then
+    return policy
+  end
+  error("policy must be a file's path, or what neap.policy.load gave, got " .. type(policy), 3)
+end
+
+local function put_to_work(self, policy)
+  self.number = (self.number + 1) % 1024
+  self.policy = policy
+  self.generations[self.number] = policy
+  self.generations[(self.number - KEPT_GENERATIONS - 1) % 1024] = nil
+  self.chain:adopt(policy)
+  for _, of_key in pairs(self.lines) do line.adopt(of_key, policy, self.number) end
+  for _, warning in ipairs(policy.warnings or {}) do
+    core.protect(self.log, "warning", ("%s: %s"):format(self.name, said(warning)))
+  end
+end
+
+--- Replaces the policy by another generation of it.  State, probes, modes, last good answers and calls
+--- under way stay.
+---@param policy neap.Policy
+function Guard:adopt(policy)
+  check_policy(policy)
+  if policy.name ~= self.name then
+    error(("policy must be another generation of %s, got %s"):format(self.name, tostring(policy.name)), 2)
+  end
+  put_to_work(self, policy)
+  self.reloads, self.last_error = self.reloads + 1, nil
+end
+
+--- A new generation could not be loaded: for stats.
+---@param err any
+function Guard:adopt_failed(err)
+  self.failed_reloads, self.last_error = self.failed_reloads + 1, said(tostring(err))
+end
+
+-- ---- Making one -------------------------------------------------------------------------------
+
+local KNOWN_OPTIONS = {
+  params = "table", panel = "userdata", max_keys = "number", clock = "any", host = "table",
+  on_event = "function", log = "function", serve = "function", guards = "any",
+}
+
+local function check_options(options)
+  if type(options) ~= "table" then error(("options must be a table, got %s"):format(type(options)), 3) end
+  for name, value in next, options do
+    local expected = KNOWN_OPTIONS[name]
+    if not expected then error(("there is no option %s"):format(said(name)), 3) end
+    if expected ~= "any" and type(value) ~= expected then
+      error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 3)
+    end
+  end
+  local most = options.max_keys
+  if most and (most ~= most or most < 1 or most > 1000000 or most % 1 ~= 0) then
+    error(("option max_keys must be a whole number from 1 to 1000000, got %s"):format(tostring(most)), 3)
+  end
+end
+
+local function resolve_policy(given, options)
+  if type(given) ~= "string" then return check_policy(given) end
+  local policy, err = require("neap.policy").load(given, { params = options.params })
+  if not policy then error(err, 0) end
+  return policy
+end
+
+local function finder(guards)
+  if type(guards) == "function" then return guards end
+  guards = guards or known
+  return function(name) return guards[name] end
+end
+
+local function default_breaker(self)
+  if not self.panel then return core.breaker() end
+  local breaker, message = self.panel:claim(self.name .. "/" .. DEFAULT)
+  if not breaker then error(("no breaker for %s in %s: %s"):format(self.name, tostring(self.panel), message), 3) end
+  return breaker
+end
+
+--- Puts a policy to work.  Raises if it can't be loaded: the error's text says what is wrong, where.
+---@param policy string|neap.Policy the path of a policy file, or what neap.policy.load gave
+---@param options? neap.GuardOptions
+---@return neap.Guard
+function guard.new(policy, options)
+  options = options or {}
+  check_options(options)
+  policy = resolve_policy(policy, options)
+  local host = options.host or plain
+  local self = setmetatable({
+    name = policy.name, policy = policy, number = 0, generations = {}, host = host,
+    clock = clocks.resolve(options.clock or host.now), log = options.log or log_to_stderr,
+    logged = {}, panel = options.panel, max_keys = options.max_keys or MOST_KEYS,
+    lines = {}, count = 0, serve = options.serve,
+    policy_errors = 0, overflow = 0, reloads = 0, failed_reloads = 0,
+  }, Guard)
+  self.events = event.queue(function(err) log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err)) end)
+  self.chain = fallback.chain {
+    find = finder(options.guards), host = host, fault = function(where, what) self:fault(where, what) end,
+  }
+  put_to_work(self, policy)
+  self.line = line.new(self, DEFAULT, default_breaker(self), self)
+  self.lines[DEFAULT] = self.line
+  if options.on_event then self.events:on(options.on_event) end
+  known[self.name] = self
+  return self
+end
+
+return guard

@@ -1,0 +1,273 @@
+--- One key of a guard at work: everything about a call but the plain success, which the C core keeps
+-- to itself (lua/src/line.c).
+--
+--   refuse    the breaker said no           -->  the fallback chain, or nil and the refusal
+--   settle    the call has ended            -->  classify, report, tell; then the chain, or its results
+--   report    the same in two steps
+--   moved     the breaker changed state     -->  events
+--
+-- The order is always: the outcome is recorded, then the policy's own trip and half-open rules are
+-- asked, then events are told, then fallbacks run.  No code of anybody's runs in between.
+
+local core = require "neap.core"
+local fallback = require "neap.fallback"
+local refusal = require "neap.refusal"
+
+local OUTCOMES = { success = true, failure = true, timeout = true, neutral = true }
+
+local line = {}
+
+-- ---- Telling ----------------------------------------------------------------------------------
+
+--- Puts a transition into the guard's queue.
+---@param self table line
+---@param moved table|nil
+---@param by? string
+local function enqueue(self, moved, by)
+  if not moved then return end
+  local guard = self.guard
+  moved.policy, moved.key, moved.hash, moved.by = guard.name, self.key, guard.policy.hash, by
+  moved.at_ms = self.native:now()
+  guard.events:push(moved)
+end
+line.enqueue = enqueue
+
+local hooks = {}
+
+function hooks.moved(self, moved)
+  enqueue(self, moved)
+  self.guard.events:deliver()
+end
+
+-- ---- The policy's functions -------------------------------------------------------------------
+
+--- What a call came to by itself, for the case that nobody better can be asked.
+local function plain_verdict(call)
+  if call.ended_by == "timeout" then return "timeout" end
+  if call.raised or not call.result and call.error ~= nil then return "failure" end
+  return "success"
+end
+
+local function classify(guard, generation, call)
+  if not generation.classify then return plain_verdict(call) end
+  local ok, outcome, reason, retry_after_ms, fault = core.protect(generation.classify, call)
+  if ok and OUTCOMES[outcome] then
+    if fault then guard:fault("classify", fault) end
+    return outcome, reason, retry_after_ms
+  end
+  guard:fault("classify", ok and "answered no outcome" or outcome)
+  return plain_verdict(call)
+end
+
+--- The policy's trip function, after a failure or a slow call of a closed breaker.
+local function ask_trip(self, policy, retry_after_ms)
+  local now_ms = self.native:now()
+  local snapshot = self.breaker:snapshot(policy.rules, now_ms)
+  if snapshot.state ~= "closed" then return end
+  local ok, trips, fault = core.protect(policy.trip, snapshot)
+  if not ok then trips, fault = false, trips end
+  if fault then self.guard:fault("trip", fault) end
+  if trips ~= true or fault then return end
+  enqueue(self, self.breaker:decide(policy.rules, now_ms, snapshot.epoch, "open", retry_after_ms))
+end
+
+--- The policy's decide function, after a probe's report; if it can't say, the round has failed.
+local function ask_decide(self, policy, retry_after_ms)
+  local now_ms = self.native:now()
+  local snapshot = self.breaker:snapshot(policy.rules, now_ms)
+  if snapshot.state ~= "half_open" then return end
+  local ok, to, fault = core.protect(policy.decide, {
+    succeeded = snapshot.probes_succeeded,
+    failed = snapshot.probes_failed,
+    in_flight = snapshot.probes_in_flight,
+  })
+  if not ok then to, fault = "open", to end
+  if fault then
+    self.guard:fault("half_open.decide", fault)
+    to = "open"
+  end
+  if to == "close" then to = "closed" end
+  if to ~= "closed" and to ~= "open" then return end
+  enqueue(self, self.breaker:decide(policy.rules, now_ms, snapshot.epoch, to, retry_after_ms))
+end
+
+-- ---- Recording --------------------------------------------------------------------------------
+
+--- Records an outcome, and lets the policy's rules see it.
+---@return "counted"|"stale"|"used"
+local function record(self, permit, kind, outcome, duration_ms, retry_after_ms)
+  local reported, moved, is_slow = self.native:give(permit, outcome, duration_ms, retry_after_ms)
+  enqueue(self, moved)
+  if reported == "counted" and not moved then
+    local policy = self.guard.policy
+    if kind == "allow_probe" then
+      if policy.decide then ask_decide(self, policy, retry_after_ms) end
+    elseif policy.trip and kind == "allow" and (outcome == "failure" or outcome == "timeout" or is_slow) then
+      ask_trip(self, policy, retry_after_ms)
+    end
+  end
+  self.guard.events:deliver()
+  return reported
+end
+
+local function refused(self, reason, retry_after_ms)
+  return refusal.new {
+    kind = reason, policy = self.guard.name, key = self.key,
+    retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,
+  }
+end
+
+-- ---- Hooks of call ----------------------------------------------------------------------------
+
+--- A call as the policy's functions see it.
+local function describe(self, ended, a, b, duration_ms, _, ...)
+  local call = { key = self.key, duration_ms = duration_ms, ended_by = "answer", args = { n = select("#", ...), ... } }
+  if ended == "raised" then
+    call.raised, call.error = true, a
+  else
+    call.result, call.error = a, b
+    if ended ~= "answer" then call.ended_by = "timeout" end
+  end
+  return call
+end
+
+function hooks.refuse(self, reason, retry_after_ms, moved, frame, _, ...)
+  local guard = self.guard
+  enqueue(self, moved)
+  guard.events:deliver()
+  local err = refused(self, reason, retry_after_ms)
+  if fallback.applies(guard.policy, "refused") then
+    local call = {
+      key = self.key, cause = "refused", refused = reason, error = err, ended_by = "refused",
+      retry_after_ms = err.retry_after_ms, args = { n = select("#", ...), ... },
+    }
+    local answered, value, stage_err, info = guard.chain:run(self, guard.policy, call, frame.trail)
+    if answered then return value, stage_err, info end
+  end
+  return nil, err
+end
+
+function hooks.refused(self, reason, retry_after_ms, moved)
+  enqueue(self, moved)
+  self.guard.events:deliver()
+  return nil, refused(self, reason, retry_after_ms)
+end
+
+--- What the caller gets when no stage answers: what the function gave.
+local function originals(self, ended, a, b)
+  if ended == "raised" then error(a, 0) end
+  if ended == "abandoned" then
+    return nil, refusal.new {
+      kind = "timeout", policy = self.guard.name, key = self.key,
+      timeout_ms = self.guard.policy.timeout_ms,
+    }
+  end
+  return a, b
+end
+
+function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_after_ms, fault, ...)
+  local guard = self.guard
+  local generation = frame.generation or frame
+  local duration_ms, _, _, kind = self.native:about(permit)
+  local call
+  if outcome == nil then
+    call = describe(self, ended, a, b, duration_ms, ...)
+    outcome, reason, retry_after_ms = classify(guard, generation, call)
+  elseif fault then
+    guard:fault("classify", fault)
+  end
+  record(self, permit, kind, outcome, duration_ms, retry_after_ms)
+  if outcome == "success" and ended == "answer" then
+    hooks.remember(self, frame, a, ...)
+  end
+  if fallback.applies(guard.policy, outcome) then
+    call = call or describe(self, ended, a, b, duration_ms, ...)
+    call.cause, call.reason, call.retry_after_ms = outcome, reason, retry_after_ms
+    local answered, value, err, info = guard.chain:run(self, guard.policy, call, frame.trail)
+    if answered then return value, err, info end
+  end
+  return originals(self, ended, a, b)
+end
+
+function hooks.remember(self, _, value, _, ...)
+  self.guard.chain:remember(self, self.guard.policy, value, nil, ...)
+end
+
+-- ---- Hooks of the two-step form ---------------------------------------------------------------
+
+function hooks.acquire(self, key)
+  local of_key = self.guard:line_of(key)
+  local permit, reason, retry_after_ms, moved = of_key.native:take(of_key)
+  if not permit then return hooks.refused(of_key, reason, retry_after_ms, moved) end
+  if moved then hooks.moved(of_key, moved) end
+  return permit
+end
+
+--- A copy, so that what was left out can be added, whatever the given table does when it is changed.
+local function filled(self, given, duration_ms)
+  local call = {}
+  for field, value in next, given do call[field] = value end
+  if call.duration_ms == nil then call.duration_ms = duration_ms end
+  call.ended_by = call.ended_by or "answer"
+  call.key = call.key or self.key
+  return call
+end
+
+local function check_call(given)
+  if type(given) == "table" or OUTCOMES[given] or given == "abandoned" then return end
+  error(("what the call came to must be a table, or \"success\", \"failure\", \"timeout\", \"neutral\" "
+    .. "or \"abandoned\", got %s"):format(type(given) == "string" and ("%q"):format(given) or type(given)), 3)
+end
+
+function hooks.report(self, permit, given)
+  check_call(given)
+  local duration_ms, generation, owner, kind = self.native:about(permit)
+  if owner and owner.guard ~= self.guard then error("the permit is another guard's", 2) end
+  local of_permit = owner or self
+  if kind == "used" then return "neutral", "used" end
+  if type(given) == "string" then
+    return given, record(of_permit, permit, kind, given, duration_ms)
+  end
+  local guard = self.guard
+  if not owner then generation = guard:generation(generation) end
+  local call = filled(of_permit, given, duration_ms)
+  local outcome, reason, retry_after_ms = classify(guard, generation, call)
+  return outcome, record(of_permit, permit, kind, outcome, call.duration_ms, retry_after_ms), reason
+end
+
+-- ---- Making one -------------------------------------------------------------------------------
+
+--- Gives the line the guard's newest policy.
+---@param self table line
+---@param policy table
+---@param number integer of the generation
+function line.adopt(self, policy, number)
+  local has_stages = policy.stages[1] ~= nil
+  local remembers = false
+  for _, stage in ipairs(policy.stages) do remembers = remembers or stage.kind == "last_good" end
+  self.native:adopt(policy, policy.rules, number, {
+    classify = policy.has_classify and policy.classify or nil,
+    run = self.guard.host.run,
+    has_trip = policy.trip ~= nil,
+    keeps = has_stages,
+    remembers = remembers,
+  })
+end
+
+--- A line of a guard.  Its methods are called on `public`: the guard itself, or the line.
+---@param guard table
+---@param key string
+---@param breaker userdata
+---@param public table|nil
+---@return table
+function line.new(guard, key, breaker, public)
+  local self = { guard = guard, key = key, breaker = breaker, is_default = public ~= nil }
+  self.native = core.line(breaker, guard.clock)
+  public = public or self
+  public.call, public.acquire, public.report, public.deadline, self.call_in =
+    self.native:methods(public, self, hooks)
+  line.adopt(self, guard.policy, guard.number)
+  return self
+end
+
+return line

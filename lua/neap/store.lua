@@ -1,0 +1,125 @@
+--- Good answers of the past, by key: a bounded number of entries and bytes, least recently used out.
+--
+--        head <-> newest <-> ... <-> oldest <-> head        each entry: key, value, bytes, at_ms
+--
+-- Values are kept as they are, not copied: an answer is to be read, not changed.
+
+local store = {}
+
+---@class neap.Store
+---@field private head table
+---@field private entries table<any, table>
+---@field count integer
+---@field bytes integer about what the values take
+local Store = {}
+Store.__index = Store
+
+local SCALAR_BYTES, STRING_BYTES, TABLE_BYTES, PAIR_BYTES = 16, 40, 56, 32
+
+--- About what a value takes in memory.  Asks no metamethod anything.
+---@param value any
+---@return integer
+function store.size(value)
+  local kind = type(value)
+  if kind == "string" then return STRING_BYTES + #value end
+  if kind ~= "table" then return SCALAR_BYTES end
+  local seen, waiting, bytes = { [value] = true }, { value }, 0
+  local function add(part)
+    if type(part) == "string" then
+      bytes = bytes + STRING_BYTES + #part
+    elseif type(part) == "table" and not seen[part] then
+      seen[part] = true
+      waiting[#waiting + 1] = part
+    end
+  end
+  while #waiting > 0 do
+    local one = table.remove(waiting)
+    bytes = bytes + TABLE_BYTES
+    for k, v in next, one do
+      bytes = bytes + PAIR_BYTES
+      add(k)
+      add(v)
+    end
+  end
+  return bytes
+end
+
+local function unlink(entry)
+  entry.newer.older, entry.older.newer = entry.older, entry.newer
+end
+
+local function link_newest(self, entry)
+  local head = self.head
+  entry.newer, entry.older = head, head.older
+  head.older.newer, head.older = entry, entry
+end
+
+local function drop(self, entry)
+  unlink(entry)
+  self.entries[entry.key] = nil
+  self.count, self.bytes = self.count - 1, self.bytes - entry.bytes
+end
+
+local function shrink(self)
+  while self.count > self.max_entries or self.bytes > self.max_bytes do drop(self, self.head.newer) end
+end
+
+--- Keeps a value, in the place of an older one of its key.
+---@return boolean kept false if it is larger than the store
+function Store:put(key, value, now_ms)
+  local entry = self.entries[key]
+  local bytes
+  if entry and rawequal(entry.value, value) then
+    bytes = entry.bytes
+  else
+    bytes = store.size(key) + store.size(value)
+  end
+  if bytes > self.max_bytes then return false end
+  if entry then
+    unlink(entry)
+    self.bytes = self.bytes - entry.bytes
+  else
+    entry = { key = key }
+    self.entries[key] = entry
+    self.count = self.count + 1
+  end
+  entry.value, entry.bytes, entry.at_ms = value, bytes, now_ms
+  self.bytes = self.bytes + bytes
+  link_newest(self, entry)
+  shrink(self)
+  return true
+end
+
+--- The value of that key, if it is not older than max_age_ms.
+---@return any value, integer|nil age_ms nil: there is none
+function Store:get(key, now_ms, max_age_ms)
+  local entry = self.entries[key]
+  if not entry then return nil, nil end
+  local age_ms = math.max(0, now_ms - entry.at_ms)
+  if age_ms > max_age_ms then
+    drop(self, entry)
+    return nil, nil
+  end
+  unlink(entry)
+  link_newest(self, entry)
+  return entry.value, age_ms
+end
+
+--- Other bounds, from now on.
+function Store:limit(max_entries, max_bytes)
+  self.max_entries, self.max_bytes = max_entries, max_bytes
+  shrink(self)
+end
+
+---@param max_entries integer
+---@param max_bytes integer
+---@return neap.Store
+function store.new(max_entries, max_bytes)
+  local head = {}
+  head.newer, head.older = head, head
+  return setmetatable({
+    head = head, entries = {}, count = 0, bytes = 0, max_entries = max_entries, max_bytes = max_bytes,
+  }, Store)
+end
+
+return store

@@ -1,0 +1,114 @@
+/* line.h: one key of a guard at work; what its fast paths in C share.
+ *
+ * The closed and healthy case of a call stays in C and allocates nothing.  Everything else is Lua's
+ * (neap/line.lua): the methods call its hooks, and hand them what is on the stack. */
+#ifndef NEAP_LINE_H
+#define NEAP_LINE_H
+
+#include "binding.h"
+
+typedef struct line {
+  neap_breaker *breaker;
+  const box_panel *panel;
+  const neap_rules *rules; /* the newest; NULL before the first adopt */
+  neap_clock clock;        /* .now_ms NULL: LINE_CLOCK, a Lua function */
+  const void *generation;  /* identity of the newest policy */
+  const void *self;        /* identity of the table that has the methods */
+  uint64_t deadline_ms;    /* of the call that began last; 0: none */
+  uint32_t timeout_ms;     /* 0: none */
+  uint32_t number;         /* of the generation, its low bits */
+  bool has_classify;       /* M_CLASSIFY judges every call */
+  bool has_trip;           /* a Lua rule wants to see what is slow */
+  bool has_run;            /* LINE_RUN enforces the timeout */
+  bool keeps;              /* f and its arguments, for classify or the fallback chain */
+  bool remembers;          /* good answers are stored */
+  bool is_lent;            /* M_CALL is in use */
+  int lent_args;           /* .n of M_ARGS */
+  uint64_t lent_ms;        /* .duration_ms of M_FIELDS */
+} line;
+
+/* Refs of the line. */
+enum {
+  LINE_BREAKER = 1,
+  LINE_GENERATION,
+  LINE_RULES,
+  LINE_CLOCK,
+  LINE_RUN,
+  LINE_METHOD, /* the method call: its upvalues M_GENERATION and M_CLASSIFY are the newest */
+  LINE_REFS = LINE_METHOD
+};
+
+/* Upvalues of the methods.  What a policy's classify sees of a plain success is M_CALL, empty and
+ * read-only, through which M_FIELDS is seen: the same tables for every call, so that nothing is
+ * allocated. */
+enum {
+  M_LINE = 1,
+  M_OWNER,    /* the table that Lua keeps for the line: the first argument of every hook */
+  M_REFUSE,   /* (owner, reason, retry_after_ms, moved, frame, f, ...) -> what call answers */
+  M_REFUSED,  /* (owner, reason, retry_after_ms, moved) -> what acquire answers */
+  M_MOVED,    /* (owner, moved) */
+  M_SETTLE,   /* (owner, frame, permit, ended, a, b, outcome, reason, retry_after_ms, fault, f, ...)
+                 -> what call answers */
+  M_REMEMBER, /* (owner, frame, a, f, ...) */
+  M_ACQUIRE,  /* (owner, key) -> what acquire answers */
+  M_REPORT,   /* (owner, permit, call) -> what report answers */
+  M_GENERATION,
+  M_CLASSIFY,
+  M_CALL,
+  M_FIELDS,
+  M_ARGS,   /* M_FIELDS.args */
+  M_RESULT, /* names of fields */
+  M_ERROR,
+  M_DURATION,
+  M_N,
+  M_COUNTED, /* "counted" */
+  M_COUNT = M_COUNTED
+};
+
+static inline line *method_line(lua_State *L) {
+  return (line *)lua_touserdata(L, lua_upvalueindex(M_LINE));
+}
+
+static inline void push_ref(lua_State *L, int ref) {
+  compat_getref(L, lua_upvalueindex(M_LINE), ref);
+}
+
+/* Asks LINE_CLOCK of the line at `index`. */
+uint64_t neap__line_ask(lua_State *L, int index);
+
+static inline uint64_t line_now(lua_State *L, const line *n, int index) {
+  return n->clock.now_ms ? n->clock.now_ms(n->clock.context) : neap__line_ask(L, index);
+}
+
+static inline uint64_t method_now(lua_State *L, const line *n) {
+  return line_now(L, n, lua_upvalueindex(M_LINE));
+}
+
+static inline void check_open(lua_State *L, const line *n) {
+  if (n->panel && !n->panel->panel) luaL_error(L, "the guard's panel is closed");
+}
+
+static inline void check_self(lua_State *L, const line *n, const char *method) {
+  if (lua_topointer(L, 1) != n->self)
+    luaL_error(L, "%s is its guard's method: write guard:%s(...), with a colon", method, method);
+  check_open(L, n);
+}
+
+/* Pushes a userdata that holds the permit and, unreported, gives it back.  The line is at `index`,
+ * its owner at `owner`; `frame` 0: the newest generation.  Indices are absolute. */
+void neap__push_held(lua_State *L, const line *n, neap_permit permit, uint64_t now_ms, int index,
+                     int owner, int frame);
+
+/* Calls a method's hook moved. */
+void neap__tell_moved(lua_State *L, const neap_transition *moved);
+
+/* The methods. */
+#if COMPAT_HAS_PCALLK
+int neap__l_call(lua_State *L);
+int neap__l_call_in(lua_State *L);
+#endif
+int neap__l_acquire(lua_State *L);
+int neap__l_report(lua_State *L);
+int neap__l_deadline(lua_State *L);
+
+#endif
