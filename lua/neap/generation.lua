@@ -1,0 +1,181 @@
+--- One generation of a policy: its functions wrapped to run in the sandbox, its numbers to be printed.
+--
+-- A function of the policy's that raises, takes too long, yields or answers something else is a fault: its
+-- answer for this call is the shipped one, and the fault's text goes to the caller, who counts and logs it.
+
+local core = require "neap.core"
+local classify = require "neap.classify"
+local problem = require "neap.problem"
+local schema = require "neap.schema"
+local together = require "neap.together"
+local trials = require "neap.trials"
+
+local generation = {}
+
+local run, shown = core.run, problem.shown
+local OUTCOMES = { success = true, failure = true, neutral = true }
+local ENDS_IN = { close = true, open = true }
+local YEAR_MS = 365 * 24 * 60 * 60 * 1000
+
+-- ---- Functions --------------------------------------------------------------------------------
+
+local function outcome_of(outcome, call)
+  if outcome == "failure" and call.ended_by == "timeout" then return "timeout" end
+  return outcome
+end
+
+--- What the shipped classifier says; it never raises, whatever is in the call.
+local function shipped(call, fault)
+  local ok, outcome, reason, retry_ms = pcall(classify.default, call)
+  if not ok then outcome, reason, retry_ms = "failure", "not to be classified", nil end
+  return outcome_of(outcome, call), reason, retry_ms, fault
+end
+
+local function classify_fault(outcome, reason, retry_ms)
+  if not OUTCOMES[outcome] then
+    return ('answered %s, not "success", "failure" or "neutral"'):format(shown(outcome))
+  elseif reason ~= nil and type(reason) ~= "string" then
+    return ("answered %s for a reason, not a text"):format(shown(reason))
+  end
+  return ("answered %s for retry_after_ms, not a number"):format(shown(retry_ms))
+end
+
+--- Whole milliseconds, for the core to judge: -1 is what it counts as senseless.
+local function whole_ms(ms)
+  if ms ~= ms or ms < 0 or ms > YEAR_MS then return -1 end
+  return math.floor(ms)
+end
+
+local function new_classify(box, f)
+  return function(call)
+    local ok, outcome, reason, retry_ms = run(box, f, call)
+    if ok and OUTCOMES[outcome] and (reason == nil or type(reason) == "string") then
+      if retry_ms == nil then return outcome_of(outcome, call), reason end
+      if type(retry_ms) == "number" then return outcome_of(outcome, call), reason, whole_ms(retry_ms) end
+    end
+    if ok then return shipped(call, classify_fault(outcome, reason, retry_ms)) end
+    if reason == "condemned" then f = nil end
+    return shipped(call, outcome)
+  end
+end
+
+local function new_trip(box, f)
+  return function(snapshot)
+    local ok, value, kind = run(box, f, snapshot)
+    if ok and (value == nil or type(value) == "boolean") then return value == true end
+    if kind == "condemned" then f = nil end
+    return false, ok and ("answered %s, not true or false"):format(shown(value)) or value
+  end
+end
+
+local function new_decide(box, f)
+  return function(round)
+    local ok, value, kind = run(box, f, round)
+    if ok and (value == nil or ENDS_IN[value]) then return value end
+    if kind == "condemned" then f = nil end
+    return nil, ok and ('answered %s, not "close", "open" or nil'):format(shown(value)) or value
+  end
+end
+
+-- ---- The effective configuration --------------------------------------------------------------
+
+--- How a classifier is shown: by its name in the library, by its lists, or as a function.
+local function shown_classifier(value, library)
+  if value == nil then return "classify.default" end
+  for name, one in pairs(library) do
+    if one == value and type(one) == "table" then return "classify." .. name end
+  end
+  if type(value) == "table" then return { record = value.record, ignore = value.ignore } end
+  return "a function"
+end
+
+local function put(config, key, value)
+  local section, name = key:match("^(.*)%.([^.]+)$")
+  if not section then
+    config[key] = value
+    return
+  end
+  config[section] = config[section] or {}
+  config[section][name] = value
+end
+
+--- Every key that has an effect, with the value in force.
+local function config_of(parts)
+  local config, numbers = {}, parts.rules:numbers()
+  for _, spec in ipairs(schema.keys) do
+    local value = parts.values[spec.key]
+    if spec.rule then value = numbers[spec.rule] end
+    if spec.kind == "function" and value ~= nil then value = "a function" end
+    local is_off = spec.rule and value == 0 and parts.values[spec.key] == nil
+    if spec.kind ~= "table" and value ~= nil and not is_off then put(config, spec.key, value) end
+  end
+  config.window[config.window.kind == "time" and "calls" or "length_ms"] = nil
+  config.classify = shown_classifier(parts.values.classify, parts.library)
+  config.fallback = parts.shown
+  config.fallback_on = parts.values.fallback_on or schema.by_key.fallback_on.default
+  config.params = parts.params
+  return config
+end
+
+-- ---- Trials -----------------------------------------------------------------------------------
+
+--- Tries the policy's classify on calls of every kind.  Answers what went wrong, and whether nothing went well.
+local function try(p)
+  local faults, seen, count = {}, {}, 0
+  for _, trial in ipairs(trials) do
+    local _, _, _, fault = p.classify(trials.call(trial))
+    if fault then
+      count = count + 1
+      if not seen[fault] then
+        seen[fault] = true
+        faults[#faults + 1] = ("classify, tried with %s: %s"):format(trial.title, fault)
+      end
+    end
+  end
+  return faults, count == #trials
+end
+
+local function set_of(list)
+  local set = {}
+  for _, name in ipairs(list) do set[name] = true end
+  return set
+end
+
+local function warnings_of(parts, faults)
+  local warnings = {}
+  for i, one in ipairs(together.warnings(parts.values, parts.stages)) do
+    warnings[i] = tostring(problem.new {
+      file = parts.path, line = parts.line_of(one.key), key = one.key, message = one.message,
+    })
+  end
+  for _, fault in ipairs(faults) do warnings[#warnings + 1] = parts.path .. ": " .. fault end
+  return warnings
+end
+
+--- Puts a generation together from its checked parts, and tries it.
+---@return neap.Policy|nil, neap.Problem|nil err
+function generation.new(parts)
+  local values, box = parts.values, parts.sandbox.box
+  local sources = { parts.path }
+  for _, source in ipairs(parts.sandbox.sources) do sources[#sources + 1] = source.path end
+  local p = {
+    name = values.name, path = parts.path, hash = parts.hash, sources = sources,
+    rules = parts.rules, config = config_of(parts), timeout_ms = values.timeout_ms, mode = values.mode or "auto",
+    params = parts.params, stages = parts.stages, has_classify = values.classify ~= nil,
+    fallback_on = set_of(values.fallback_on or schema.by_key.fallback_on.default),
+    classify = values.classify and new_classify(box, values.classify) or shipped,
+    trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
+    decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
+  }
+  local faults, is_useless = {}, false
+  if values.classify then faults, is_useless = try(p) end
+  if is_useless then
+    return nil, problem.error { problem.new {
+      file = parts.path, line = parts.line_of("classify"), key = "classify", message = "fails on every call: " .. faults[1],
+    } }
+  end
+  p.warnings = warnings_of(parts, faults)
+  return p
+end
+
+return generation

@@ -1,0 +1,79 @@
+--- A policy's params: the numbers and tables that a deployment sets, apart from the policy's code.
+
+local problem = require "neap.problem"
+
+local parameters = {}
+
+local DEEPEST = 16
+local DATA = { number = true, string = true, boolean = true }
+
+local function key_in(path, key)
+  if type(key) == "number" then return ("%s[%s]"):format(path, problem.shown(key)) end
+  return path .. "." .. key
+end
+
+--- Raises { key =, message = } for what is no data.
+local function copy_of(value, path, depth)
+  if DATA[type(value)] then return value end
+  if type(value) ~= "table" then
+    error({ key = path, message = ("%s: params are numbers, texts, booleans and tables"):format(problem.shown(value)) }, 0)
+  end
+  if depth > DEEPEST then error({ key = path, message = "is nested too deeply, or contains itself" }, 0) end
+  local copy = {}
+  for key, part in next, value do
+    if type(key) ~= "string" and type(key) ~= "number" then
+      error({ key = path, message = ("%s as a key: only texts and numbers can be"):format(problem.shown(key)) }, 0)
+    end
+    copy[key] = copy_of(part, key_in(path, key), depth + 1)
+  end
+  return copy
+end
+
+--- A copy that the policy may do with as it likes.
+---@param params any
+---@return table|nil copy, { key: string, message: string }|nil fault
+function parameters.copy(params)
+  if type(params) ~= "table" then
+    return nil, { key = "params", message = ("%s: a table is needed"):format(problem.shown(params)) }
+  end
+  local ok, copy = pcall(copy_of, params, "params", 1)
+  if ok then return copy end
+  return nil, copy
+end
+
+local function goes_before(a, b)
+  if type(a) ~= type(b) then return type(a) == "number" end
+  return a < b
+end
+
+local function write(value, parts)
+  local kind = type(value)
+  if kind == "number" then
+    parts[#parts + 1] = ("n%.17g;"):format(value)
+  elseif kind == "string" then
+    parts[#parts + 1] = ("s%d:%s"):format(#value, value)
+  elseif kind == "boolean" then
+    parts[#parts + 1] = value and "true;" or "false;"
+  else
+    local keys = {}
+    for key in next, value do keys[#keys + 1] = key end
+    table.sort(keys, goes_before)
+    parts[#parts + 1] = "{"
+    for _, key in ipairs(keys) do
+      write(key, parts)
+      write(value[key], parts)
+    end
+    parts[#parts + 1] = "}"
+  end
+end
+
+--- The same text for the same params, whatever order they were set in.
+---@param params table as of parameters.copy
+---@return string
+function parameters.text(params)
+  local parts = {}
+  write(params, parts)
+  return table.concat(parts)
+end
+
+return parameters

@@ -1,0 +1,161 @@
+--- Loading a policy file: text -> sandbox -> checks -> one generation, which never changes.
+--
+--   local p, err = policy.load("policies/flag_provider.lua", { params = { … } })
+--   if not p then print(err) end     -- policies/flag_provider.lua:12: trip.failure_rate: 50 is out of range: …
+--
+-- A generation holds everything that a guard needs of a policy: the rules for the core, and the policy's
+-- functions, each wrapped so that it runs in the sandbox, within its budget, and never raises.
+
+local classify = require "neap.classify"
+local core = require "neap.core"
+local generation = require "neap.generation"
+local lines = require "neap.lines"
+local parameters = require "neap.parameters"
+local problem = require "neap.problem"
+local sandbox = require "neap.sandbox"
+local stages = require "neap.stages"
+local together = require "neap.together"
+local validate = require "neap.validate"
+
+local policy = {}
+
+---@class (exact) neap.Policy one generation of a policy
+---@field name string
+---@field path string
+---@field hash string of the file, its modules and params: 16 hexadecimal digits
+---@field sources string[] the files it was read from, itself first
+---@field rules userdata the numbers, as neap.core.rules gave them
+---@field config table the effective configuration, defaults included, to be printed
+---@field timeout_ms? integer
+---@field mode string
+---@field params table as the policy saw them: a copy
+---@field warnings string[] what is allowed but hardly was meant
+---@field stages neap.Stage[] the fallback chain, in order
+---@field fallback_on table<string, boolean> the causes that make it answer
+---@field has_classify boolean whether the policy has one of its own
+---@field classify fun(call: table): neap.Outcome, string?, integer?, string? outcome, reason, retry_after_ms, fault
+---@field trip? fun(snapshot: table): boolean, string? whether to open, fault
+---@field decide? fun(round: table): "close"|"open"|nil, string? what to do, fault
+
+---@class (exact) neap.policy.Options
+---@field params? table numbers, texts, booleans and tables of them that the deployment sets
+---@field root? string where `require` looks; the file's directory if nil
+---@field budget? neap.Budget of one decision
+---@field read? fun(path: string): string|nil, string|nil how files are read
+
+local function read_file(path)
+  return core.read(path, 1024 * 1024)
+end
+
+local function base_name(path)
+  return (path:match("([^/]*)$"):gsub("%.lua$", ""))
+end
+
+--- An error of Lua's, as a problem: its text begins with the place.
+local function of_lua(path, message)
+  local file, line, rest = tostring(message):match("^([^\n]-):(%d+): (.*)$")
+  if not file then
+    return problem.new { file = path, message = (tostring(message):gsub("^" .. path:gsub("%p", "%%%0") .. ": ", "")) }
+  end
+  local tail = file:match("^%.%.%.(.*)$")
+  if tail and path:sub(-#tail) == tail then file = path end
+  return problem.new { file = file, line = tonumber(line), message = rest }
+end
+
+--- Where problems are collected: report(key, value, message), with lines from the text.
+local function new_report(path, text)
+  local found, return_line = lines.of(text)
+  local problems = {}
+  local function line_of(key) return lines.nearest(found, key, return_line) end
+  local function report(key, value, message)
+    problems[#problems + 1] = problem.new {
+      file = path, line = line_of(key), key = key, value = value, message = message,
+    }
+  end
+  return report, problems, line_of
+end
+
+local function check_name(values, path, report)
+  local name, expected = values.name, base_name(path)
+  if not name then return end
+  if path:find("%.lua$") and name ~= expected then
+    report("name", name, ("%s is not the file's name: %s is needed"):format(problem.shown(name), problem.shown(expected)))
+  elseif #name > 64 or name:find("[^%w_.-]") then
+    report("name", name, ("%s has more than 64 letters, or others than A-Z a-z 0-9 _ . -"):format(problem.shown(name)))
+  end
+end
+
+--- Everything that is wrong with what the file returned, or the parts of a generation.
+local function check(given, noted, box, path, report)
+  local values = validate.values(given, report)
+  check_name(values, path, report)
+  together.check(values, given, report)
+  local made, shown = {}, {}
+  if values.fallback then made, shown = stages.of(values.fallback, noted, box, report) end
+  return values, made, shown
+end
+
+local function texts_of(text, box)
+  local texts = { text }
+  for _, source in ipairs(box.sources) do
+    texts[#texts + 1] = source.path
+    texts[#texts + 1] = source.text
+  end
+  return texts
+end
+
+---@param text string
+---@param path string
+---@param options neap.policy.Options
+local function parse(text, path, options)
+  local params, fault = parameters.copy(options.params or {})
+  if not params then return nil, problem.error { problem.new { file = path, key = fault.key, message = fault.message } } end
+  local library, noted = stages.library()
+  local own_classify = classify.new()
+  local box = sandbox.new {
+    root = options.root or path:match("^(.*)/[^/]*$") or ".",
+    read = options.read or read_file,
+    budget = options.budget,
+    globals = { classify = own_classify, fallback = library, params = params },
+  }
+  local ok, given = sandbox.load(box, text, path)
+  if not ok then return nil, problem.error { of_lua(path, given) } end
+  local report, problems, line_of = new_report(path, text)
+  if type(given) ~= "table" then
+    return nil, problem.error { problem.new { file = path, line = line_of(""), value = given,
+      message = ("returns %s: a policy file returns a table, return { name = %s, ... }"):format(
+        problem.shown(given), problem.shown(base_name(path))) } }
+  end
+  local values, made, shown = check(given, noted, box, path, report)
+  local rules = #problems == 0 and together.rules(values, report)
+  if #problems > 0 then return nil, problem.error(problems) end
+  local texts = texts_of(text, box)
+  texts[#texts + 1] = parameters.text(params)
+  return generation.new {
+    path = path, values = values, rules = rules, stages = made, shown = shown, sandbox = box, params = params,
+    library = own_classify, line_of = line_of, hash = core.fingerprint(table.unpack(texts)),
+  }
+end
+
+--- A policy from a text.
+---@param text string
+---@param path string the file's name in errors; if it ends in .lua, the policy's name must match
+---@param options? neap.policy.Options
+---@return neap.Policy|nil, neap.Problem|nil err
+function policy.parse(text, path, options)
+  return parse(text, (path:gsub("^[@=]", "")), options or {})
+end
+
+--- A policy from a file.
+---@param path string
+---@param options? neap.policy.Options
+---@return neap.Policy|nil, neap.Problem|nil err
+function policy.load(path, options)
+  options = options or {}
+  local text, message = (options.read or read_file)(path)
+  if text then return parse(text, path, options) end
+  local plain = path:gsub("%p", "%%%0")
+  return nil, problem.error { problem.new { file = path, message = (tostring(message):gsub("^" .. plain .. ": ", "")) } }
+end
+
+return policy

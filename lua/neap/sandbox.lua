@@ -1,0 +1,184 @@
+--- What a policy file runs in: an environment of its own, and a box that bounds what it may do.
+--
+--   sees      assert error ipairs next pairs pcall select tonumber tostring type xpcall raw*
+--             setmetatable getmetatable   (of the policy's own tables, without __gc)
+--             math string table           (copies: nobody else's, and they charge for long work)
+--             classify fallback params require
+--   does not  io os debug package coroutine load dofile collectgarbage print, or anything else
+--
+-- A name that is not known is an error, to read as to write: a misspelt one does not become nil.
+
+local core = require "neap.core"
+local suggest = require "neap.suggest"
+
+local sandbox = {}
+
+---@class (exact) neap.Budget
+---@field steps? integer of a decision: instructions, about
+---@field bytes? integer that it may ask for, freed again or not
+---@field ms? integer of processor time
+
+sandbox.DECISION = { steps = 100000, bytes = 1024 * 1024, ms = 50 }
+sandbox.LOADING = { steps = 2000000, bytes = 16 * 1024 * 1024, ms = 1000 }
+
+local MOST_SOURCE_BYTES = 256 * 1024
+local MOST_MODULES = 100
+
+local BASE = {
+  "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset", "select",
+  "tonumber", "tostring", "type",
+}
+
+local MATH = {
+  "abs", "acos", "asin", "atan", "ceil", "cos", "deg", "exp", "floor", "fmod", "huge", "log", "max", "maxinteger",
+  "min", "mininteger", "modf", "pi", "rad", "sin", "sqrt", "tan", "tointeger", "type",
+}
+
+local ABSENT = {}
+for _, name in ipairs { "io", "os", "debug", "package", "ffi", "jit", "bit", "coroutine", "load", "loadstring",
+  "loadfile", "dofile", "collectgarbage", "print", "setfenv", "getfenv", "module", "utf8", "unpack", "warn" } do
+  ABSENT[name] = true
+end
+
+local function copied(from, names)
+  local copy = {}
+  for _, name in ipairs(names) do copy[name] = from[name] end
+  return copy
+end
+
+-- A handler that ran where the error is would run inside the step hook, which then does not count.
+local function handled(handler, ok, ...)
+  if ok then return true, ... end
+  return false, handler(...)
+end
+
+local function xpcall(f, handler, ...)
+  if type(handler) ~= "function" then error("xpcall: the second argument must be a function", 2) end
+  return handled(handler, pcall(f, ...))
+end
+
+-- ---- Text -------------------------------------------------------------------------------------
+
+--- What is wrong with a source before it is looked at as Lua, or nil.
+local function text_fault(text)
+  if text:find("^%s*$") then return "is empty" end
+  if #text > MOST_SOURCE_BYTES then return ("is larger than %d bytes"):format(MOST_SOURCE_BYTES) end
+  if text:find("^\239\187\191") then return "begins with a byte order mark: save it as UTF-8 without one" end
+  if text:find("^#") then return "begins with #: a policy is no script, leave that line out" end
+  if text:find("^\27") then return "is compiled Lua: only source is loaded" end
+end
+
+--- Lua names a chunk in errors by its first 60 bytes or so: a long path gives way to its end.
+local function chunk_name(path)
+  return "@" .. (#path <= 55 and path or "..." .. path:sub(-50))
+end
+
+local function compile(text, path, env)
+  local fault = text_fault(text)
+  if fault then return nil, ("%s: %s"):format(path, fault) end
+  if _VERSION ~= "Lua 5.1" then return load(text, chunk_name(path), "t", env) end
+  local chunk, err = _G.loadstring(text, chunk_name(path))
+  if chunk then _G.setfenv(chunk, env) end
+  return chunk, err
+end
+
+-- ---- Modules ----------------------------------------------------------------------------------
+
+--- require(name), for the files below `root`: each generation loads its own copies, once.
+local function new_require(self)
+  local loaded, loading, count = {}, {}, 0
+  return function(name)
+    if type(name) ~= "string" or not name:find("^[%w_]+[%w_.]*$") or name:find("..", 1, true) or name:find("%.$") then
+      error(("require: %s is no name of a module: letters, digits and _, with dots between"):format(tostring(name)), 2)
+    end
+    if loaded[name] ~= nil then return loaded[name] end
+    if loading[name] then error(("require: %s requires itself"):format(name), 2) end
+    if not self.is_loading then error("require: belongs at the top of the file, not into a function", 2) end
+    count = count + 1
+    if count > MOST_MODULES then error(("require: more than %d modules"):format(MOST_MODULES), 2) end
+    local path = self.root .. "/" .. name:gsub("%.", "/") .. ".lua"
+    local text, message = self.read(path)
+    if not text then
+      error(("require: there is no module %s below %s: %s"):format(name, self.root, tostring(message)), 2)
+    end
+    self.sources[#self.sources + 1] = { path = path, text = text }
+    local chunk, err = compile(text, path, self.env)
+    if not chunk then error(err, 0) end
+    loading[name] = true
+    local value = chunk(name)
+    loading[name] = nil
+    if value == nil then value = true end
+    loaded[name] = value
+    return value
+  end
+end
+
+-- ---- Environments -----------------------------------------------------------------------------
+
+local function known_names(env)
+  local names = {}
+  for name in next, env do names[#names + 1] = name end
+  return names
+end
+
+local function strict(env)
+  return setmetatable(env, {
+    __metatable = false,
+    __index = function(_, name)
+      if ABSENT[name] then error(("%s is not available to a policy"):format(name), 2) end
+      error(("the name %s is not known%s"):format(tostring(name), suggest.hint(name, known_names(env))), 2)
+    end,
+    __newindex = function(_, name)
+      error(("%s is assigned without being declared: write local %s"):format(tostring(name), tostring(name)), 2)
+    end,
+  })
+end
+
+---@class neap.Sandbox
+---@field env table
+---@field box userdata
+---@field sources { path: string, text: string }[] of modules, in the order they were read
+---@field is_loading boolean
+---@field is_own_metatable fun(value: any): boolean
+
+--- A sandbox for one policy generation.
+---@param options { root: string, read: (fun(path: string): string|nil, string|nil), budget: neap.Budget?, globals: table }
+---@return neap.Sandbox
+function sandbox.new(options)
+  local budget = options.budget or {}
+  local library = core.library()
+  local self = {
+    root = options.root, read = options.read, sources = {}, is_loading = true,
+    box = core.box(sandbox.LOADING.steps, sandbox.LOADING.bytes, sandbox.LOADING.ms),
+    decision = {
+      steps = budget.steps or sandbox.DECISION.steps,
+      bytes = budget.bytes or sandbox.DECISION.bytes,
+      ms = budget.ms or sandbox.DECISION.ms,
+    },
+    is_own_metatable = function(value) return type(library.getmetatable(value)) == "table" end,
+  }
+  local env = copied(_G, BASE)
+  env.xpcall, env.setmetatable, env.getmetatable = xpcall, library.setmetatable, library.getmetatable
+  env.math, env.string, env.table = copied(math, MATH), library.string, library.table
+  env.require, env._G = new_require(self), env
+  for name, value in pairs(options.globals) do env[name] = value end
+  self.env = strict(env)
+  return self
+end
+
+--- Runs a file's text, under the budget of a load: true, what it returns | false, message.
+---@param self neap.Sandbox
+---@param text string
+---@param path string
+---@return boolean ok, any value
+function sandbox.load(self, text, path)
+  local chunk, err = compile(text, path, self.env)
+  if not chunk then return false, err end
+  local ok, value, kind = core.run(self.box, chunk)
+  self.is_loading = false
+  core.budget(self.box, self.decision.steps, self.decision.bytes, self.decision.ms)
+  if ok then return true, value end
+  return false, kind == "error" and value or ("%s: loading it %s"):format(path, value)
+end
+
+return sandbox

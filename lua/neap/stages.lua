@@ -1,0 +1,210 @@
+--- The constructors of a policy's fallback stages, and what becomes of what they make.
+--
+-- fallback.last_good { … } and its sisters only note what they were given, and answer a token that the
+-- policy puts into its list.  The list is checked when the file has run, with the rest of it, so that
+-- what is wrong with a stage is reported by its place and line.
+
+local core = require "neap.core"
+local problem = require "neap.problem"
+local schema = require "neap.schema"
+local suggest = require "neap.suggest"
+local validate = require "neap.validate"
+
+local stages = {}
+
+local run = core.run
+local DEEPEST, MOST_VALUES = 32, 10000
+
+---@class (exact) neap.Stage
+---@field kind "last_good"|"default"|"fail"|"guard"|"function"
+---@field timeout_ms? integer
+---@field max_age_ms? integer of last_good, as the next three
+---@field max_entries? integer
+---@field max_bytes? integer
+---@field key? fun(call: table): string|nil, string|nil what is asked for; or a fault
+---@field status? integer of fail, as the next two
+---@field error_kind? string
+---@field retry_after_ms? integer
+---@field guard? string of guard
+---@field run? fun(call: table): any, string|nil of default and function: the answer, or nil; or a fault
+
+-- ---- Constructors -----------------------------------------------------------------------------
+
+--- The library that policies see as `fallback`; `noted` maps its tokens to what they stand for.
+function stages.library()
+  local noted = setmetatable({}, { __mode = "k" })
+  local function note(kind, options, argument)
+    local token = {}
+    noted[token] = { kind = kind, options = options, argument = argument }
+    return token
+  end
+  --- A constructor fallback.NAME(argument, options), the argument known as `key` in the schema.
+  local function with_argument(kind, key)
+    return function(argument, options)
+      return note(kind, options == nil and {} or options, { key = key, value = argument })
+    end
+  end
+  local library = {
+    last_good = function(options) return note("last_good", options == nil and {} or options) end,
+    fail = function(options) return note("fail", options == nil and {} or options) end,
+    default = with_argument("default", "value"),
+    guard = with_argument("guard", "name"),
+    call = with_argument("function", "run"),
+  }
+  setmetatable(library, {
+    __metatable = false,
+    __index = function(_, name)
+      local names = {}
+      for known in next, library do names[#names + 1] = known end
+      error(("fallback.%s is not known%s"):format(tostring(name), suggest.hint(name, names)), 2)
+    end,
+  })
+  return library, noted
+end
+
+-- ---- Values -----------------------------------------------------------------------------------
+
+--- A copy of a value that nobody else holds: data only.  Raises what is wrong with it.
+local function copy_of(value, depth)
+  local kind = type(value)
+  if kind == "function" or kind == "thread" or kind == "userdata" then
+    error(("has a %s in it: only data can be a default"):format(kind), 0)
+  end
+  if kind ~= "table" then return value end
+  if depth > DEEPEST then error("is nested too deeply, or contains itself", 0) end
+  local copy = {}
+  for key, part in next, value do copy[copy_of(key, depth + 1)] = copy_of(part, depth + 1) end
+  return copy
+end
+
+--- Whether a metatable of the policy's is anywhere in an answer: what it says would run unbounded.
+local function has_metatable(value, is_own, seen, depth)
+  if type(value) ~= "table" or seen[value] then return false end
+  if is_own(value) or depth > DEEPEST or seen.count > MOST_VALUES then return true end
+  seen[value], seen.count = true, seen.count + 1
+  for key, part in next, value do
+    if type(part) == "table" and has_metatable(part, is_own, seen, depth + 1) then return true end
+    if type(key) == "table" and has_metatable(key, is_own, seen, depth + 1) then return true end
+  end
+  return false
+end
+
+--- A function of the policy's as a stage runs it.
+local function budgeted(box, f, is_own)
+  return function(call)
+    local ok, value, kind = run(box, f, call)
+    if not ok then
+      if kind == "condemned" then f = nil end
+      return nil, value
+    end
+    if type(value) == "table" and has_metatable(value, is_own, { count = 0 }, 1) then
+      return nil, "its answer has a metatable, or is too large: only data can be an answer"
+    end
+    return value
+  end
+end
+
+local function budgeted_key(box, f)
+  return function(call)
+    local ok, value, kind = run(box, f, call)
+    if not ok then
+      if kind == "condemned" then f = nil end
+      return nil, value
+    end
+    if value == nil or type(value) == "string" or type(value) == "number" then return value end
+    return nil, ("answered %s, not a text"):format(problem.shown(value))
+  end
+end
+
+-- ---- Stages -----------------------------------------------------------------------------------
+
+--- Why a default of that shape would be no HTTP answer, or nil: it is one, or is not meant as one.
+local function answer_fault(value)
+  if type(value) ~= "table" or value.status == nil and value.body == nil then return nil end
+  for key in next, value do
+    if key ~= "status" and key ~= "headers" and key ~= "body" then return nil end
+  end
+  local status = value.status
+  if status ~= nil and (type(status) ~= "number" or status % 1 ~= 0 or status < 200 or status > 599) then
+    return ("status %s: an HTTP answer has a whole number from 200 to 599"):format(problem.shown(status))
+  elseif value.body ~= nil and type(value.body) ~= "string" then
+    return ("body is %s: an HTTP answer has a text"):format(problem.shown(value.body))
+  elseif value.headers ~= nil and type(value.headers) ~= "table" then
+    return ("headers is %s: an HTTP answer has a table"):format(problem.shown(value.headers))
+  end
+end
+
+local function new_default(path, options, sandbox, report)
+  local value = options.value
+  if type(value) == "function" then return budgeted(sandbox.box, value, sandbox.is_own_metatable), "a function" end
+  local ok, copy = pcall(copy_of, value, 1)
+  local fault = not ok and copy or answer_fault(copy)
+  if fault then report(path, value, "fallback.default: " .. fault) end
+  if type(copy) ~= "table" then return function() return copy end, copy end
+  return function() return copy_of(copy, 1) end, copy
+end
+
+--- The stage that a token stands for, and how it is shown.
+local function new_stage(noted, path, sandbox, report)
+  local kind, given = noted.kind, noted.options
+  if type(given) ~= "table" then
+    report(path, given, ("fallback.%s: %s: a table of options is needed"):format(kind, problem.shown(given)))
+    return nil
+  end
+  local merged = {}
+  for key, value in next, given do merged[key] = value end
+  if noted.argument then merged[noted.argument.key] = noted.argument.value end
+  local options = validate.options(kind, merged, path, report)
+  local stage, shown = { kind = kind }, { kind = kind }
+  for _, spec in ipairs(schema.stages[kind]) do
+    local value = options[spec.key]
+    stage[spec.key], shown[spec.key] = value, type(value) == "function" and "a function" or value
+  end
+  if kind == "last_good" then
+    stage.key = options.key and budgeted_key(sandbox.box, options.key)
+  elseif kind == "default" and options.value ~= nil then
+    stage.value, stage.run, shown.value = nil, new_default(path, options, sandbox, report)
+  elseif kind == "fail" then
+    stage.error_kind = options.kind
+    stage.kind, shown.kind, shown.error_kind = kind, kind, options.kind
+  elseif kind == "guard" then
+    stage.guard, stage.name = options.name, nil
+  elseif kind == "function" then
+    stage.run = options.run and budgeted(sandbox.box, options.run, sandbox.is_own_metatable)
+  end
+  return stage, shown
+end
+
+--- The stages of a policy's `fallback` list.
+---@param list table
+---@param noted table<table, table> as of stages.library()
+---@param sandbox neap.Sandbox
+---@param report neap.report
+---@return neap.Stage[] made, table[] shown
+function stages.of(list, noted, sandbox, report)
+  local made, shown, n = {}, {}, 0
+  for key in next, list do
+    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 then
+      report(("fallback[%s]"):format(problem.shown(key)), list[key], "is not a place in a list: stages follow each other")
+    elseif key > n then
+      n = key
+    end
+  end
+  for i = 1, math.min(n, 100) do
+    local value, path = list[i], ("fallback[%d]"):format(i)
+    if value == nil then
+      report(path, nil, "is nil: a stage is missing; is what stands there defined?")
+    elseif type(value) == "function" then
+      value = { kind = "function", options = {}, argument = { key = "run", value = value } }
+      made[#made + 1], shown[#shown + 1] = new_stage(value, path, sandbox, report)
+    elseif noted[value] then
+      made[#made + 1], shown[#shown + 1] = new_stage(noted[value], path, sandbox, report)
+    else
+      report(path, value, ("%s is no stage: write fallback.last_good { ... }, fallback.default(...), fallback.fail { ... }, "
+        .. "fallback.guard(...) or a function"):format(problem.shown(value)))
+    end
+  end
+  return made, shown
+end
+
+return stages

@@ -1,0 +1,151 @@
+--- Checks the values of a policy against each other, and turns them into rules for the core.
+
+local core = require "neap.core"
+local problem = require "neap.problem"
+local schema = require "neap.schema"
+
+local together = {}
+
+local shown = problem.shown
+local DAY_MS = 24 * 60 * 60 * 1000
+local RULES = { "failures", "consecutive_failures", "failure_rate", "slow_rate", "decide" }
+
+-- ---- Impossible combinations ------------------------------------------------------------------
+
+local function has_rule(trip)
+  for _, name in ipairs(RULES) do
+    if rawget(trip, name) ~= nil then return true end
+  end
+  return false
+end
+
+local function check_window(v, report)
+  if v["window.kind"] == "count" then
+    if v["window.length_ms"] then
+      report("window.length_ms", v["window.length_ms"], 'belongs to a window of kind = "time"; this one has kind = "count"')
+    end
+  elseif v["window.calls"] then
+    report("window.calls", v["window.calls"], 'belongs to a window of kind = "count"; this one has kind = "time"')
+  end
+end
+
+local function check_trip(v, given, report)
+  if type(rawget(given, "trip")) == "table" and not has_rule(given.trip) then
+    report("trip", nil, "has no rule: give failures, consecutive_failures, failure_rate, slow_rate or decide, "
+      .. "e.g. trip = { failures = 5 }")
+  end
+  if v["trip.slow_rate"] and not v["trip.slow_call_ms"] then
+    report("trip.slow_rate", v["trip.slow_rate"], "needs trip.slow_call_ms: which calls are slow?")
+  end
+  local calls = v["window.kind"] == "count" and (v["window.calls"] or schema.by_key["window.calls"].default)
+  local minimum = v["trip.minimum_calls"]
+  if calls and minimum and minimum > calls then
+    report("trip.minimum_calls", minimum, ("%s is more than the window holds: at most window.calls, which is %s"):format(
+      shown(minimum), shown(calls)))
+  end
+end
+
+local function check_open(v, report)
+  local cooldown = v["open.cooldown_ms"] or schema.by_key["open.cooldown_ms"].default
+  local most, jitter = v["open.max_cooldown_ms"], v["open.jitter"] or schema.by_key["open.jitter"].default
+  if most and most < cooldown then
+    report("open.max_cooldown_ms", most, ("%s is less than open.cooldown_ms, which is %s"):format(shown(most), shown(cooldown)))
+  elseif (most or cooldown) * (1 + jitter) > DAY_MS then
+    report(most and "open.max_cooldown_ms" or "open.cooldown_ms", most or cooldown,
+      ("%s, lengthened by a jitter of %s, is more than a day (%d)"):format(shown(most or cooldown), shown(jitter), DAY_MS))
+  end
+end
+
+local function check_half_open(v, report)
+  local probes = v["half_open.probes"] or schema.by_key["half_open.probes"].default
+  local successes = v["half_open.successes"]
+  if successes and successes > probes then
+    report("half_open.successes", successes, ("%s of %s probes cannot succeed: at most half_open.probes, which is %s"):format(
+      shown(successes), shown(probes), shown(probes)))
+  end
+  local lease, timeout = v["half_open.lease_ms"], v.timeout_ms
+  if lease and timeout and lease <= timeout then
+    report("half_open.lease_ms", lease, ("%s must be more than timeout_ms, which is %s: a probe may take that long"):format(
+      shown(lease), shown(timeout)))
+  end
+end
+
+local function check_causes(v, report)
+  for i, cause in ipairs(v.fallback_on or {}) do
+    local is_known = false
+    for _, known in ipairs(schema.causes) do is_known = is_known or known == cause end
+    if not is_known then
+      report(("fallback_on[%d]"):format(i), cause, ("%s is not one of %s"):format(
+        shown(cause), '"' .. table.concat(schema.causes, '", "') .. '"'))
+    end
+  end
+end
+
+--- Reports the combinations that cannot be.
+---@param values table<string, any> as of validate.values
+---@param given table what the policy file returned
+---@param report neap.report
+function together.check(values, given, report)
+  check_window(values, report)
+  check_trip(values, given, report)
+  check_open(values, report)
+  check_half_open(values, report)
+  check_causes(values, report)
+end
+
+-- ---- Rules ------------------------------------------------------------------------------------
+
+--- The core's rules; what it finds wrong is reported by the policy's key.
+---@param values table<string, any>
+---@param report neap.report
+---@return userdata|nil rules
+function together.rules(values, report)
+  local numbers = {
+    trip_by_function = values["trip.decide"] ~= nil,
+    decide_by_function = values["half_open.decide"] ~= nil,
+  }
+  for rule, spec in pairs(schema.by_rule) do numbers[rule] = values[spec.key] end
+  local probes = numbers.probes
+  if probes and not numbers.successes and probes < schema.by_key["half_open.successes"].default then
+    numbers.successes = probes
+  end
+  local rules, fault = core.rules(numbers)
+  if rules then return rules end
+  local spec = schema.by_rule[fault.field]
+  report(spec and spec.key or fault.field, fault.value, ("%s %s"):format(shown(fault.value), fault.expected))
+end
+
+-- ---- What is allowed but surprising -----------------------------------------------------------
+
+local function is_total(stage)
+  return stage.kind == "fail" or stage.kind == "default" and stage.is_constant
+end
+
+--- Sentences about what can be, but hardly was meant.
+---@param values table<string, any>
+---@param made neap.Stage[]
+---@return { key: string, message: string }[]
+function together.warnings(values, made)
+  local found = {}
+  local function warn(key, message) found[#found + 1] = { key = key, message = message } end
+  local has_rate = values["trip.failure_rate"] or values["trip.slow_rate"] or values["trip.decide"]
+  if values["trip.minimum_calls"] and not has_rate then
+    warn("trip.minimum_calls", "has no effect: it is for rates, and there is no rule of that kind")
+  end
+  local slow, timeout = values["trip.slow_call_ms"], values.timeout_ms
+  if slow and timeout and slow >= timeout then
+    warn("trip.slow_call_ms", ("no call is slow: at timeout_ms = %s it is given up already"):format(shown(timeout)))
+  end
+  for i = 1, #made - 1 do
+    if is_total(made[i]) then
+      warn(("fallback[%d]"):format(i + 1), ("is never asked: fallback[%d] always answers"):format(i))
+      break
+    end
+  end
+  if values.fallback_on and not values.fallback then
+    warn("fallback_on", "has no effect: there is no fallback")
+  end
+  return found
+end
+
+return together

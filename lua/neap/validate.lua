@@ -1,0 +1,196 @@
+--- Checks what a policy file returned against the schema: every problem in it, not just the first.
+--
+--   validate.policy(given, report) -> what is to be used, with defaults
+--   report(key, value, message)
+
+local classify = require "neap.classify"
+local problem = require "neap.problem"
+local schema = require "neap.schema"
+local suggest = require "neap.suggest"
+
+local validate = {}
+
+local shown = problem.shown
+
+---@alias neap.report fun(key: string, value: any, message: string)
+
+-- ---- One value --------------------------------------------------------------------------------
+
+--- What is wrong with `value` as a number, or nil.
+local function number_fault(spec, value)
+  local expected = schema.expected(spec)
+  if type(value) ~= "number" then return ("%s is not a number: %s"):format(shown(value), expected) end
+  if value ~= value then return "nan is not a number: " .. expected end
+  local min, max = spec.min or 0, spec.max or 1
+  if value < min or value > max or spec.kind == "positive share" and value == 0 then
+    local is_percent = not spec.max and value > 1 and value <= 100
+    if is_percent then expected = expected:gsub("e%.g%. .*", ("e.g. %.14g for %.14g %%%%"):format(value / 100, value)) end
+    local off = value == 0 and spec.default == nil and not spec.required and not spec.default_doc
+    return ("%s is out of range: %s%s"):format(shown(value), expected, off and "; to do without, leave it out" or "")
+  end
+  if (spec.kind == "whole" or spec.kind == "ms") and value % 1 ~= 0 then
+    return ("%s is not whole: %s"):format(shown(value), expected)
+  end
+end
+
+local function is_callable(value)
+  return type(value) == "function" or classify.is_classifier(value)
+end
+
+local function choice_fault(spec, value)
+  for _, choice in ipairs(spec.choices) do
+    if value == choice then return nil end
+  end
+  return ("%s is not one of %s%s"):format(shown(value), schema.expected(spec), suggest.hint(value, spec.choices))
+end
+
+local function kind_fault(spec, is_right, value)
+  if not is_right then return ("%s: %s is needed"):format(shown(value), schema.expected(spec)) end
+end
+
+local FAULTS = {
+  whole = number_fault, ms = number_fault, share = number_fault, factor = number_fault,
+  ["positive share"] = number_fault, choice = choice_fault,
+  text = function(spec, value) return kind_fault(spec, type(value) == "string" and value ~= "", value) end,
+  table = function(spec, value) return kind_fault(spec, type(value) == "table", value) end,
+  stages = function(spec, value) return kind_fault(spec, type(value) == "table", value) end,
+  causes = function(spec, value) return kind_fault(spec, type(value) == "table", value) end,
+  classifier = function(spec, value) return kind_fault(spec, is_callable(value), value) end,
+  any = function() end,
+}
+FAULTS["function"] = function(spec, value) return kind_fault(spec, type(value) == "function", value) end
+
+--- What is wrong with `value`, or nil.
+---@param spec neap.schema.key
+---@return string|nil
+function validate.fault(spec, value)
+  return FAULTS[spec.kind](spec, value)
+end
+
+-- ---- Names that are not known -----------------------------------------------------------------
+
+local MS_PER = {
+  s = 1000, sec = 1000, secs = 1000, second = 1000, seconds = 1000, m = 60000, min = 60000, minutes = 60000,
+  h = 3600000, hours = 3600000,
+}
+
+local function is_in(list, name)
+  for _, one in ipairs(list) do
+    if one == name then return true end
+  end
+  return false
+end
+
+--- A duration without its unit, or with another: what it would be in milliseconds.
+local function unit_hint(name, value, known)
+  if is_in(known, name .. "_ms") then
+    if type(value) ~= "number" then return (": did you mean %s_ms, in milliseconds?"):format(name) end
+    return (": it has no unit: write %s_ms = %s for %s milliseconds, or %s_ms = %s for %s seconds"):format(
+      name, shown(value), shown(value), name, shown(value * 1000), shown(value))
+  end
+  local stem, unit = name:match("^(.+)_(%l+)$")
+  if stem and MS_PER[unit] and is_in(known, stem .. "_ms") then
+    if type(value) ~= "number" then return (": durations are in milliseconds: %s_ms"):format(stem) end
+    return (": durations are in milliseconds: write %s_ms = %s"):format(stem, shown(value * MS_PER[unit]))
+  end
+end
+
+--- A key that exists, but in another section.
+local function elsewhere_hint(section, name)
+  for _, spec in ipairs(schema.keys) do
+    local above, leaf = spec.key:match("^(.*)%.([^.]+)$")
+    above, leaf = above or "", leaf or spec.key
+    if (leaf == name or leaf == name .. "_ms") and above ~= section then
+      if above == "" then return (": %s belongs to the policy itself, not to a section"):format(leaf) end
+      return (": %s belongs in %s = { ... }"):format(leaf, above)
+    end
+  end
+end
+
+local function unknown(section, name, value, known)
+  if type(name) ~= "string" then return ("%s is no name of a key"):format(shown(name)) end
+  if name == "enabled" or name == "disabled" then
+    return 'is not a key; to switch the breaker off write mode = "forced_closed"'
+  end
+  return "is not a key" .. (unit_hint(name, value, known) or section and elsewhere_hint(section, name)
+    or suggest.hint(name, known))
+end
+
+local function key_in(section, name)
+  if type(name) == "number" then return ("%s[%s]"):format(section, shown(name)) end
+  name = type(name) == "string" and name or shown(name)
+  return section == "" and name or section .. "." .. name
+end
+
+--- Reports the keys of a table that are not in `known`, in a fixed order.
+local function report_unknown(section, given, known, report, is_policy)
+  local names = {}
+  for name in next, given do
+    if not is_in(known, name) then names[#names + 1] = name end
+  end
+  table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+  for _, name in ipairs(names) do
+    local value = rawget(given, name)
+    report(key_in(section, name), value, unknown(is_policy and section or nil, name, value, known))
+  end
+end
+
+-- ---- The whole --------------------------------------------------------------------------------
+
+--- The options of a fallback stage, with their defaults; problems are reported under `path`.
+---@param options table as the policy gave them
+---@param report neap.report
+---@return table
+function validate.options(kind, options, path, report)
+  local specs, known, used = schema.stages[kind], {}, {}
+  for i, spec in ipairs(specs) do known[i] = spec.key end
+  report_unknown(path, options, known, report)
+  for _, spec in ipairs(specs) do
+    local value = rawget(options, spec.key)
+    if value == nil then value = spec.default end
+    if value == nil and spec.required then
+      report(path, nil, ("fallback.%s needs a %s: %s"):format(kind == "function" and "call" or kind, spec.key, spec.doc))
+    elseif value ~= nil then
+      local fault = validate.fault(spec, value)
+      if fault then report(path .. "." .. spec.key, value, fault) else used[spec.key] = value end
+    end
+  end
+  return used
+end
+
+local function check_sections(given, report)
+  report_unknown("", given, schema.names(""), report, true)
+  for _, spec in ipairs(schema.keys) do
+    local section = spec.kind == "table" and rawget(given, spec.key)
+    if type(section) == "table" then report_unknown(spec.key, section, schema.names(spec.key), report, true) end
+  end
+end
+
+--- What stands at a key's path.
+local function at(given, key)
+  local section, name = key:match("^(.*)%.([^.]+)$")
+  if not section then return rawget(given, key) end
+  section = rawget(given, section)
+  if type(section) == "table" then return rawget(section, name) end
+end
+
+--- The values given, by the key's path; those that are wrong are reported and left out.
+---@param given table
+---@param report neap.report
+---@return table<string, any>
+function validate.values(given, report)
+  local values = {}
+  check_sections(given, report)
+  for _, spec in ipairs(schema.keys) do
+    local value = at(given, spec.key)
+    if value == nil then
+      if spec.required then report(spec.key, nil, "is missing: " .. spec.doc) end
+    else
+      local fault = validate.fault(spec, value)
+      if fault then report(spec.key, value, fault) else values[spec.key] = value end
+    end
+  end
+  return values
+end
+
+return validate
