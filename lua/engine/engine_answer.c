@@ -8,74 +8,87 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SOURCE_MAX 32
-
 /* ---- Reading an answer ----------------------------------------------------------------------- */
 
-/* All texts of the answer table at `table`, whose headers are at `headers`, take so many bytes. */
-static size_t bytes_of(lua_State *L, int table, int headers) {
-  size_t bytes = SOURCE_MAX;
-  size_t count = lua_rawlen(L, headers);
+static const char *const texts[] = {"body", "source", "kind"};
+enum { TEXT_BODY, TEXT_SOURCE, TEXT_KIND, TEXT_COUNT };
+
+/* Pushes the texts of the answer table: TEXT_COUNT values, each a string or nil. */
+static size_t push_texts(lua_State *L, int table) {
+  size_t bytes = 0;
+  for (int i = 0; i < TEXT_COUNT; i++) {
+    if (lua_getfield(L, table, texts[i]) == LUA_TSTRING) {
+      bytes += lua_rawlen(L, -1) + 1;
+    } else {
+      lua_pop(L, 1);
+      lua_pushnil(L);
+    }
+  }
+  return bytes;
+}
+
+static size_t check_headers(lua_State *L, int headers, size_t count) {
+  size_t bytes = 0;
   for (size_t i = 1; i <= count; i++) {
     if (lua_rawgeti(L, headers, (lua_Integer)i) != LUA_TSTRING)
       luaL_error(L, "a header of an answer is a %s", luaL_typename(L, -1));
     bytes += lua_rawlen(L, -1) + 1;
     lua_pop(L, 1);
   }
-  if (lua_getfield(L, table, "body") == LUA_TSTRING) bytes += lua_rawlen(L, -1) + 1;
-  lua_pop(L, 1);
   return bytes;
 }
 
-/* Moves the text on top of the stack to *to, which it advances. */
-static const char *take_text(lua_State *L, char **to, size_t *length) {
-  const char *text = lua_tolstring(L, -1, length);
+/* Copies the text at `index` to *to, which it advances; NULL if there is none. */
+static const char *copy_text(lua_State *L, int index, char **to, size_t *length) {
+  const char *text = lua_tolstring(L, index, length);
+  if (!text) return NULL;
   char *copy = *to;
   memcpy(copy, text, *length + 1);
   *to += *length + 1;
-  lua_pop(L, 1);
   return copy;
 }
 
-static uint64_t duration_field(lua_State *L, int table, const char *name) {
+static uint64_t number_field(lua_State *L, int table, const char *name) {
   lua_getfield(L, table, name);
   lua_Number n = lua_tonumber(L, -1);
   lua_pop(L, 1);
   return n > 0 ? (uint64_t)n : 0;
 }
 
+static void copy_headers(lua_State *L, int headers, neap_header *rows, size_t count, char **to) {
+  for (size_t i = 0; i < count; i++) {
+    lua_rawgeti(L, headers, (lua_Integer)(2 * i + 1));
+    rows[i].name = copy_text(L, -1, to, &rows[i].name_length);
+    lua_rawgeti(L, headers, (lua_Integer)(2 * i + 2));
+    rows[i].value = copy_text(L, -1, to, &rows[i].value_length);
+    lua_pop(L, 2);
+  }
+}
+
 /* Reads the answer table on top of the stack.  Nothing raises once there is a block. */
 static void read_answer(lua_State *L, neap_answer *answer) {
   int table = lua_gettop(L);
   luaL_checktype(L, table, LUA_TTABLE);
-  lua_getfield(L, table, "source");
-  const char *source = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
   lua_getfield(L, table, "headers");
   luaL_checktype(L, -1, LUA_TTABLE);
   int headers = lua_gettop(L);
   size_t count = lua_rawlen(L, headers) / 2;
-  size_t bytes = bytes_of(L, table, headers);
-  answer->age_ms = duration_field(L, table, "age_ms");
-  answer->retry_after_ms = duration_field(L, table, "retry_after_ms");
-  lua_getfield(L, table, "status");
-  answer->status = (int)lua_tointeger(L, -1);
-  bool has_body = lua_getfield(L, table, "body") == LUA_TSTRING;
+  size_t bytes = check_headers(L, headers, 2 * count) + push_texts(L, table);
+  answer->status = (int)number_field(L, table, "status");
+  answer->age_ms = number_field(L, table, "age_ms");
+  answer->retry_after_ms = number_field(L, table, "retry_after_ms");
 
-  neap_header *rows = (neap_header *)malloc(count * sizeof *rows + bytes);
+  neap_header *rows = (neap_header *)malloc(count * sizeof *rows + bytes + 1);
   if (!rows) luaL_error(L, "no memory for an answer of %I bytes", (LUAI_UACINT)bytes);
   char *to = (char *)(rows + count);
+  size_t length;
   answer->owner = rows;
   answer->headers = rows;
   answer->header_count = count;
-  if (has_body) answer->body = take_text(L, &to, &answer->body_length);
-  for (size_t i = 0; i < count; i++) {
-    lua_rawgeti(L, headers, (lua_Integer)(2 * i + 1));
-    rows[i].name = take_text(L, &to, &rows[i].name_length);
-    lua_rawgeti(L, headers, (lua_Integer)(2 * i + 2));
-    rows[i].value = take_text(L, &to, &rows[i].value_length);
-  }
-  strncat(strcpy(to, ""), source, SOURCE_MAX - 1);
-  answer->source = to;
+  answer->body = copy_text(L, headers + 1 + TEXT_BODY, &to, &answer->body_length);
+  answer->source = copy_text(L, headers + 1 + TEXT_SOURCE, &to, &length);
+  answer->kind = copy_text(L, headers + 1 + TEXT_KIND, &to, &length);
+  copy_headers(L, headers, rows, count, &to);
 }
 
 void neap_answer_free(neap_answer *answer) {

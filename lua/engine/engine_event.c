@@ -64,14 +64,12 @@ static neap_cause cause_field(lua_State *L, const char *name) {
   return NEAP_BY_NOTHING;
 }
 
-/* Lua has shares where the core has millionths. */
-static uint64_t limit_field(lua_State *L, neap_cause cause) {
-  lua_getfield(L, 1, "limit");
-  lua_Number limit = lua_tonumber(L, -1);
+/* Of a rate, Lua has shares where the core counts calls (measured), or has millionths (limit). */
+static uint64_t share_field(lua_State *L, const char *name, uint64_t whole) {
+  lua_getfield(L, 1, name);
+  lua_Number n = lua_tonumber(L, -1) * (lua_Number)whole + 0.5;
   lua_pop(L, 1);
-  bool is_share = cause == NEAP_BY_FAILURE_RATE || cause == NEAP_BY_SLOW_RATE;
-  if (is_share) limit = limit * NEAP_ONE + 0.5;
-  return limit > 0 ? (uint64_t)limit : 0;
+  return n > 0 ? (uint64_t)n : 0;
 }
 
 static bool flag_field(lua_State *L, const char *name) {
@@ -87,9 +85,10 @@ static void read_transition(lua_State *L, neap_transition *moved) {
   moved->cause = cause_field(L, "cause");
   moved->epoch = (uint32_t)number_field(L, "epoch");
   moved->level = (uint32_t)number_field(L, "level");
-  moved->measured = number_field(L, "measured");
-  moved->limit = limit_field(L, moved->cause);
   moved->calls = number_field(L, "calls");
+  bool is_rate = moved->cause == NEAP_BY_FAILURE_RATE || moved->cause == NEAP_BY_SLOW_RATE;
+  moved->measured = share_field(L, "measured", is_rate ? moved->calls : 1);
+  moved->limit = share_field(L, "limit", is_rate ? NEAP_ONE : 1);
   moved->open_ms = number_field(L, "open_ms");
   moved->flapping = flag_field(L, "flapping");
 }

@@ -84,10 +84,6 @@ void engine_lua_release(neap_engine *e);
 /* How many are left. */
 int engine_lua_held(neap_engine *e);
 
-/* Calls the function below `arguments` on the stack.  False: the error has been logged, as `what`,
- * and nothing is left on the stack. */
-bool engine_pcall(neap_engine *e, int arguments, int results, const char *what);
-
 /* Runs f(L) with `argument` as its light userdata, protected, nothing in and nothing out. */
 bool engine_run(neap_engine *e, lua_CFunction f, void *argument, const char *what);
 

@@ -30,22 +30,34 @@ local function number(n)
   return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
 end
 
+--- What each cause measured, with every number by its name.
+local CAUSES_SAID = {
+  failures = "MEASURED failures in CALLS calls, limit LIMIT",
+  failure_rate = "a failure rate of MEASURED in CALLS calls, limit LIMIT",
+  slow_rate = "a slow call rate of MEASURED in CALLS calls, limit LIMIT",
+  consecutive_failures = "MEASURED failures in a row, limit LIMIT",
+  ["function"] = "the policy's function says so",
+  cooldown = "the cooldown is over, a probe goes",
+  probes = "MEASURED probes WENT, limit LIMIT",
+  probe_lost = "MEASURED probes were never reported",
+  reset = "reset by hand",
+  trip = "tripped by hand",
+}
+
 --- One line that says what happened, and the numbers that made it so.
 local function text_of(event)
-  local parts = {
-    ("%s/%s: %s -> %s by %s"):format(
-      event.policy, event.key, event.from, event.to, event.cause:gsub("_", " ")),
+  local names = {
+    MEASURED = number(event.measured), LIMIT = number(event.limit), CALLS = number(event.calls),
+    WENT = event.to == "open" and "failed" or "succeeded",
   }
-  if event.limit > 0 then
-    parts[#parts + 1] = ("%s, limit %s, of %s calls"):format(
-      number(event.measured), number(event.limit), number(event.calls))
-  end
+  local why = (CAUSES_SAID[event.cause] or event.cause):gsub("%u%u+", names)
+  local text = ("%s/%s: %s -> %s: %s"):format(
+    event.policy, event.key, event.from, event.to, why)
+  if event.by then text = text .. " of " .. event.by end
   if event.to == "open" then
-    parts[#parts + 1] = ("for %s ms, level %s"):format(number(event.open_ms), number(event.level))
+    text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
   end
-  if event.flapping then parts[#parts + 1] = "flapping" end
-  if event.by then parts[#parts + 1] = "by hand of " .. event.by end
-  return table.concat(parts, "; ")
+  return event.flapping and text .. ", flapping" or text
 end
 
 local function on_transition(event)

@@ -4,8 +4,8 @@
 --                 as attempted before  -> nothing: touch, chmod and a rewrite change nothing
 --                 something else       -> wait until it has been the same for 100 ms, but not
 --                                         longer than 1 s, then attempt it
---   an attempt  loads the policy apart, tries it, and swaps one reference.  If anything is wrong
---               the last good policy goes on serving, and the error is kept, told and counted.
+--   an attempt  loads the policy apart, which tries it, and swaps one reference.  If anything is
+--               wrong the last good policy goes on serving; the error is kept, told and counted.
 --
 -- What an attempt has read (the file, its modules, the parameters) is what later looks compare
 -- with: a change made while a policy was being loaded is found by the next look.
@@ -87,31 +87,6 @@ local function restored(self, item)
   if was_wrong then tell(self, item, "back", item.path .. ": is again what is serving") end
 end
 
---- Calls that any classifier must be able to take.
-local trials = {
-  { status = 200, ended_by = "answer", phase = "body", headers = {}, duration_ms = 5 },
-  { status = 404, ended_by = "answer", phase = "body", headers = {}, duration_ms = 5 },
-  { status = 503, ended_by = "answer", phase = "headers", headers = {}, duration_ms = 5 },
-  { ended_by = "timeout", phase = "sent", headers = {}, duration_ms = 1000 },
-  { ended_by = "transport", phase = "connect", headers = {}, error = "refused", duration_ms = 1 },
-  { ended_by = "caller", phase = "sent", headers = {}, duration_ms = 3 },
-  { ended_by = "answer", headers = {}, result = true, duration_ms = 0 },
-}
-
---- Nil if the policy's classify takes them all, else what is wrong with it.
-local function trial_fault(policy)
-  if not policy.classify then return nil end
-  for _, trial in ipairs(trials) do
-    local call = {}
-    for key, value in pairs(trial) do call[key] = value end
-    local _, _, _, fault = policy.classify(call)
-    if fault then
-      return ("classify, tried with status = %s, ended_by = %q: %s"):format(
-        tostring(trial.status), trial.ended_by, tostring(fault))
-    end
-  end
-end
-
 --- Loads the policy from what was seen: policy | nil, err.  Changes nothing that serves.
 local function load(self, item, texts)
   local params = self.params and self.params.value[item.name]
@@ -119,10 +94,7 @@ local function load(self, item, texts)
   local policy, err = self.load(item.path, params, read)
   if noted[item.path] == nil then noted[item.path] = texts[item.path] end
   item.attempted, item.candidate, item.params = noted, nil, params
-  if not policy then return nil, err end
-  local fault = trial_fault(policy)
-  if fault then return nil, item.path .. ": " .. fault end
-  return policy
+  return policy, err
 end
 
 local function adopt(self, item, policy)

@@ -45,10 +45,6 @@ local function load_policy(path, params, read)
     name = path:match("([^/]*)%.lua$"),
     hash = hash,
     text = text,
-    classify = function()
-      if text:find("raises") then return "failure", nil, nil, path .. ":2: boom" end
-      return "success"
-    end,
   }
 end
 
@@ -137,8 +133,6 @@ describe("reload", function()
       { {}, { paths = { "p/x.lua" } }, "p/x.lua: No such file or directory" },
       { { ["p/x.lua"] = false }, { paths = { "p/x.lua" } }, "p/x.lua: Permission denied" },
       { { ["p/a.txt"] = "" }, { paths = { "p" } }, "p: has no policy file (*.lua)" },
-      { { ["p/x.lua"] = "return raises" }, nil,
-        'p/x.lua: classify, tried with status = 200, ended_by = "answer": p/x.lua:2: boom' },
       { { ["p/x.lua"] = GOOD }, { refuse = "x" }, "the panel is full" },
       { { ["p/x.lua"] = GOOD }, { params = "params.lua" },
         "params.lua: No such file or directory" },
@@ -263,12 +257,6 @@ describe("reload", function()
       assert.equal("reload_failed back", kinds())
       assert.is_nil(reloader:rows()[1].error)
       assert.equal(0, reloader:rows()[1].reloads)
-    end)
-
-    it("refuses a policy whose classify raises, before it serves", function()
-      save({ { 0, "p/x.lua", "return raises" } }, 3000)
-      assert.equal(GOOD, serving.x.text)
-      assert.equal("reload_failed", kinds())
     end)
 
     it("treats a file it may not read as an error, not as gone", function()

@@ -102,7 +102,8 @@ typedef struct neap_engine_options {
 /* Opens an engine on the loop: loads every policy, and (unless no_watch) watches their files from
  * then on.
  *
- * The engine's handles are unreferenced: they do not keep uv_run() going.
+ * The engine's handles are unreferenced: they do not keep uv_run() going, and are not looked at by
+ * a loop that has nothing else to do.
  *
  * Errors: false, with one line per fault in error[size], each saying where, what and what would be
  *         right: a policy that does not load, a file that cannot be read, two policies of one name,
@@ -267,6 +268,7 @@ typedef struct neap_answer {
   const void *body;
   size_t body_length;
   const char *source;      /* "last_good", "default", "fail", "guard", "function" */
+  const char *kind;        /* "fail": of what, as the stage says or else as the breaker refused */
   uint64_t age_ms;         /* last_good: how old it is */
   uint64_t retry_after_ms; /* "fail": what to tell the client; 0: nothing */
   void *owner;             /* the engine's */

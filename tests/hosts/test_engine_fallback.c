@@ -1,0 +1,284 @@
+/* test_engine_fallback.c: what answers when the dependency cannot; what may be kept for that. */
+#include "tests/hosts/engine_support.h"
+
+#define SIZE(array) (sizeof(array) / sizeof *(array))
+#define HEADER(name, value)                                                                        \
+  { (name), sizeof(name) - 1, (value), sizeof(value) - 1 }
+
+static neap_request get(const char *target) {
+  return (neap_request){.target = target, .target_length = strlen(target)};
+}
+
+static neap_answer good(const char *body) {
+  return (neap_answer){.status = 200, .body = body, .body_length = strlen(body)};
+}
+
+static neap_guard *open_guard(fixture *f, const char *fallback) {
+  char rest[2048];
+  snprintf(rest, sizeof rest, NUMBERS "fallback = { %s }", fallback);
+  write_policy(f, "flags", rest);
+  fixture_open(f);
+  return neap_engine_guard(f->engine, "flags");
+}
+
+/* The body of what the chain answers; NULL if it has nothing. */
+static const char *ask(neap_guard *g, neap_request request) {
+  static char body[256];
+  neap_answer answer;
+  if (!neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer)) return NULL;
+  snprintf(body, sizeof body, "%s", answer.body ? (const char *)answer.body : "");
+  neap_answer_free(&answer);
+  return body;
+}
+
+static void assert_nothing(const char *body) {
+  if (body) fail_msg("answered %s", body);
+}
+
+/* ---- The chain ------------------------------------------------------------------------------- */
+
+static void answers_with_the_last_good_answer_and_its_age(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  assert_int_equal(neap_guard_wants_body(g), NEAP_BODY_MAX);
+  neap_header headers[] = {HEADER("Content-Type", "text/plain"), HEADER("ETag", "\"1\"")};
+  neap_answer kept = good("hel\0lo"), answer;
+  kept.body_length = 6;
+  kept.headers = headers;
+  kept.header_count = 2;
+  neap_request request = get("/a");
+  neap_guard_remember(g, NULL, 0, &request, &kept);
+
+  f->now_ms += 10000;
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_TIMEOUT, &request, NULL, &answer));
+  assert_int_equal(answer.status, 200);
+  assert_string_equal(answer.source, "last_good");
+  assert_int_equal(answer.age_ms, 10000);
+  assert_int_equal(answer.body_length, 6);
+  assert_memory_equal(answer.body, "hel\0lo", 6);
+  assert_int_equal(answer.header_count, 2);
+  assert_string_equal(answer.headers[1].name, "ETag");
+  assert_string_equal(answer.headers[1].value, "\"1\"");
+  neap_answer_free(&answer);
+  neap_answer_free(&answer);
+
+  f->now_ms += 1;
+  assert_nothing(ask(g, get("/a")));
+}
+
+static void asks_only_for_what_the_policy_says(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.default 'here'");
+  neap_answer answer;
+  assert_int_equal(neap_guard_wants_body(g), 0);
+  assert_false(neap_guard_fallback(g, NULL, 0, neap_cause_of(NEAP_SUCCESS), NULL, NULL, &answer));
+  assert_false(neap_guard_fallback(g, NULL, 0, neap_cause_of(NEAP_NEUTRAL), NULL, NULL, &answer));
+  assert_true(neap_guard_fallback(g, NULL, 0, neap_cause_of(NEAP_FAILURE), NULL, NULL, &answer));
+  assert_string_equal(answer.body, "here");
+  assert_string_equal(answer.headers[0].value, "text/plain; charset=utf-8");
+  neap_answer_free(&answer);
+}
+
+static void says_defaults_in_http(void **state) {
+  static const struct {
+    const char *value, *body;
+    int status;
+  } cases[] = {
+      {"{ on = false }", "{\"on\":false}", 200},
+      {"{ 1, 2.5, 'x\\n\"' }", "[1,2.5,\"x\\n\\\"\"]", 200},
+      {"{ status = 203, body = 'text' }", "text", 203},
+      {"{ status = 204 }", "", 204},
+      {"{ state = 'ok' }", "{\"state\":\"ok\"}", 200},
+      {"{ status = 200, other = 1 }", "{\"other\":1,\"status\":200}", 200},
+      {"false", "false", 200},
+      {"{}", "{}", 200},
+      {"function(call) return call.request.target end", "/x", 200},
+      {"{ status = 200, headers = { ['X-B'] = 1, ['X-A'] = 'a' }, body = 'h' }", "h", 200},
+  };
+  for (size_t i = 0; i < SIZE(cases); i++) {
+    fixture *f = *state;
+    char stage[256];
+    snprintf(stage, sizeof stage, "fallback.default(%s)", cases[i].value);
+    neap_guard *g = open_guard(f, stage);
+    neap_request request = get("/x");
+    neap_answer answer;
+    assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+    assert_string_equal(answer.body, cases[i].body);
+    assert_int_equal(answer.status, cases[i].status);
+    if (strcmp(cases[i].body, "h") == 0) {
+      assert_string_equal(answer.headers[0].name, "X-A");
+      assert_string_equal(answer.headers[1].value, "1");
+    }
+    neap_answer_free(&answer);
+    fixture_close(f);
+  }
+}
+
+static void declines_what_cannot_be_said_in_http(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.default(function() return { f = tostring } end)");
+  assert_nothing(ask(g, get("/")));
+  assert_non_null(strstr(f->log, "not for JSON"));
+}
+
+static void fails_fast_with_what_the_breaker_knows(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.fail { status = 503 }");
+  fail_calls(g, NULL, 3);
+  f->now_ms += 400;
+  neap_answer answer;
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, NULL, NULL, &answer));
+  assert_string_equal(answer.source, "fail");
+  assert_string_equal(answer.kind, "open");
+  assert_int_equal(answer.status, 503);
+  assert_int_equal(answer.retry_after_ms, 600);
+  assert_null(answer.body);
+  neap_answer_free(&answer);
+}
+
+static void shows_a_stage_the_result(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(
+      f, "function(call) return call.cause .. ' ' .. tostring(call.status) .. ' ' .. call.key end");
+  neap_result result = {.status = 502};
+  neap_answer answer;
+  assert_true(neap_guard_fallback(g, "k", 1, NEAP_CAUSE_FAILURE, NULL, &result, &answer));
+  assert_string_equal(answer.body, "failure 502 k");
+  assert_string_equal(answer.source, "function");
+  neap_answer_free(&answer);
+}
+
+/* ---- What may be kept, and for whom ---------------------------------------------------------- */
+
+static void keeps_apart_what_a_cache_would(void **state) {
+  static const char *const names[] = {"Host",   "Authorization",   "Cookie",
+                                      "Accept", "accept-encoding", "Accept-Language"};
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  for (size_t i = 0; i < SIZE(names); i++) {
+    char target[16];
+    snprintf(target, sizeof target, "/%zu", i);
+    neap_header mine[] = {{names[i], strlen(names[i]), "mine", 4}};
+    neap_header yours[] = {{names[i], strlen(names[i]), "yours", 5}};
+    neap_request request = get(target);
+    request.headers = mine;
+    request.header_count = 1;
+    neap_answer answer = good("mine");
+    neap_guard_remember(g, NULL, 0, &request, &answer);
+    assert_string_equal(ask(g, request), "mine");
+    request.headers = yours;
+    assert_nothing(ask(g, request));
+    assert_nothing(ask(g, get(target)));
+  }
+  neap_request request = get("/0");
+  neap_header other[] = {HEADER("X-Request-Id", "7"), HEADER("Host", "mine")};
+  request.headers = other;
+  request.header_count = 2;
+  assert_string_equal(ask(g, request), "mine");
+  request.method = "HEAD";
+  assert_nothing(ask(g, request));
+}
+
+static void keeps_keys_apart(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  neap_request request = get("/a");
+  neap_answer answer = good("of tenant 1");
+  neap_guard_remember(g, "1", 1, &request, &answer);
+  assert_false(neap_guard_fallback(g, "2", 1, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+  assert_true(neap_guard_fallback(g, "1", 1, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+  neap_answer_free(&answer);
+}
+
+static void does_not_keep_what_is_one_clients(void **state) {
+  static const struct {
+    const char *why;
+    const char *method;
+    int status;
+    neap_header header;
+    bool kept;
+  } cases[] = {
+      {"plain", NULL, 200, HEADER("X", ""), true},
+      {"no-store", NULL, 200, HEADER("Cache-Control", "max-age=5, No-Store"), false},
+      {"private", NULL, 200, HEADER("cache-control", "private=\"x\""), false},
+      {"no-cache", NULL, 200, HEADER("Cache-Control", "no-cache, max-age=0"), true},
+      {"a cookie", NULL, 200, HEADER("Set-Cookie", "a=b"), false},
+      {"vary: *", NULL, 200, HEADER("Vary", "*"), false},
+      {"vary: origin", NULL, 200, HEADER("Vary", "Accept-Encoding, Origin"), false},
+      {"vary: accept", NULL, 200, HEADER("Vary", "accept-encoding , ACCEPT"), true},
+      {"a post", "POST", 200, HEADER("X", ""), false},
+      {"a part", NULL, 206, HEADER("X", ""), false},
+      {"not modified", NULL, 304, HEADER("X", ""), false},
+      {"an error", NULL, 500, HEADER("X", ""), false},
+  };
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  for (size_t i = 0; i < SIZE(cases); i++) {
+    neap_request request = get(cases[i].why);
+    neap_answer answer = good("kept");
+    request.method = cases[i].method;
+    answer.status = cases[i].status;
+    answer.headers = &cases[i].header;
+    answer.header_count = 1;
+    neap_guard_remember(g, NULL, 0, &request, &answer);
+    if ((ask(g, request) != NULL) != cases[i].kept) fail_msg("%s", cases[i].why);
+  }
+}
+
+static void keeps_no_answer_to_a_range(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  neap_header range[] = {HEADER("Range", "bytes=0-1")};
+  neap_request request = get("/a");
+  request.headers = range;
+  request.header_count = 1;
+  neap_answer answer = good("ab");
+  neap_guard_remember(g, NULL, 0, &request, &answer);
+  assert_nothing(ask(g, get("/a")));
+}
+
+/* A policy with a key function knows what tells its answers apart. */
+static void lets_a_policy_choose_the_key(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000, key = function(call)\n"
+                                "  return call.request.method .. call.request.body end }");
+  neap_header headers[] = {HEADER("Cache-Control", "private")};
+  neap_request request = get("/evaluate");
+  request.method = "POST";
+  request.body = "{1}";
+  request.body_length = 3;
+  neap_answer answer = good("one");
+  answer.headers = headers;
+  answer.header_count = 1;
+  neap_guard_remember(g, NULL, 0, &request, &answer);
+  assert_string_equal(ask(g, request), "one");
+  request.body = "{2}";
+  assert_nothing(ask(g, request));
+}
+
+static void remembers_nothing_without_a_stage_for_it(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.default 'x'");
+  neap_request request = get("/a");
+  neap_answer answer = good("kept");
+  neap_guard_remember(g, NULL, 0, &request, &answer);
+  assert_string_equal(ask(g, request), "x");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      ENGINE_TEST(answers_with_the_last_good_answer_and_its_age),
+      ENGINE_TEST(asks_only_for_what_the_policy_says),
+      ENGINE_TEST(says_defaults_in_http),
+      ENGINE_TEST(declines_what_cannot_be_said_in_http),
+      ENGINE_TEST(fails_fast_with_what_the_breaker_knows),
+      ENGINE_TEST(shows_a_stage_the_result),
+      ENGINE_TEST(keeps_apart_what_a_cache_would),
+      ENGINE_TEST(keeps_keys_apart),
+      ENGINE_TEST(does_not_keep_what_is_one_clients),
+      ENGINE_TEST(keeps_no_answer_to_a_range),
+      ENGINE_TEST(lets_a_policy_choose_the_key),
+      ENGINE_TEST(remembers_nothing_without_a_stage_for_it),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
