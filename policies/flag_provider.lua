@@ -1,11 +1,12 @@
 --- Feature flags: five failures in two seconds stop the calls; the last good answer,
 --- then a reviewed default, serves instead.
 ---
----   flag provider ---- answers ----> the application
----        |  5 failures in 2 s
----        +---> last good answer, at most 10 minutes old ---> the default below
+---   provider ---- answers ---------------------------------------> application
+---      x  five failures in 2 s                                        ^   ^
+---      +-----> the flag's last answer, up to 10 minutes old ----------+   |
+---      +-----> never asked before: the default below ---------------------+
 ---
---- A flag must never take the application down with its provider: this policy fails open.
+--- An outage of the flags must not become one of the application: this policy fails open.
 return {
   name = "flag_provider",
 
@@ -15,16 +16,15 @@ return {
   half_open = { probes = 3, successes = 2, concurrent = 1, lease_ms = 1000 },
   timeout_ms = 500,
 
-  -- A flag that does not exist, or a context that makes no sense, is a bug in our call and says
-  -- nothing about the provider: OFREP's error codes tell it from an outage.
   classify = function(call)
+    if call.code == "FLAG_NOT_FOUND" then return "neutral", "a bug in our call, not an outage" end
     return classify.ofrep(call)
   end,
 
   fallback = {
     fallback.last_good { max_age_ms = 10 * 60 * 1000 },
 
-    -- Reviewed: off is safe for every flag that we have.  A deployment may say otherwise.
+    -- Off is safe for every flag we have.  A deployment that knows better sets params.default.
     fallback.default(params.default or {
       status = 200,
       headers = { ["Content-Type"] = "application/json" },

@@ -1,0 +1,29 @@
+--- An HTTP service with steady traffic: opens when half of its answers in the last ten seconds
+--- were failures, or half were slow, once there are twenty calls to judge by.
+---
+---   failures   5xx, 429, timeouts, no connection
+---   neutral    other 4xx: the caller's mistake, not the service's
+---
+--- 429 and 503 may say Retry-After: it is then left alone for at least that long.
+return {
+  name = "http_upstream",
+
+  window = { kind = "time", length_ms = 10000 },
+  trip = {
+    failure_rate  = 0.5,
+    slow_rate     = 0.5,
+    slow_call_ms  = params.slow_call_ms or 1000,
+    minimum_calls = 20,
+  },
+  open      = { cooldown_ms = 5000, backoff = 2, max_cooldown_ms = 60000, jitter = 0.2 },
+  half_open = { probes = 5, successes = 4, concurrent = 2 },
+  timeout_ms = params.timeout_ms or 3000,
+
+  classify = classify.http,
+
+  -- Without a last good answer the caller gets the service's own error or, when it was not asked,
+  -- 503 with the time to come back.
+  fallback = {
+    fallback.last_good { max_age_ms = 60 * 1000 },
+  },
+}

@@ -1,0 +1,27 @@
+--- A dependency that does not fail but drags: search, reports, recommendations.  It opens when six
+--- in ten calls of the last half minute took longer than 800 ms, long before they time out and
+--- before all our threads wait for it.
+---
+---   0 ms ........ 800 ms ................... 5000 ms
+---      fine              slow: counts              timeout: failed
+---
+--- A slow answer is still an answer and is served; the breaker only asks whether the next call is
+--- worth its wait.  Slow probes fail too: it closes when the dependency is quick again.
+return {
+  name = "slow_dependency",
+
+  window = { kind = "time", length_ms = 30000 },
+  trip = {
+    slow_rate     = 0.6,
+    slow_call_ms  = params.slow_call_ms or 800,
+    failure_rate  = 0.5,
+    minimum_calls = 10,
+  },
+  open      = { cooldown_ms = 10000, backoff = 1.5, max_cooldown_ms = 60000, jitter = 0.3 },
+  half_open = { probes = 4, successes = 3, concurrent = 1 },
+  timeout_ms = params.timeout_ms or 5000,
+
+  fallback = {
+    fallback.last_good { max_age_ms = 5 * 60 * 1000 },
+  },
+}
