@@ -1,9 +1,7 @@
 --- A flag provider goes down and comes back. The clock is moved by hand, so nothing here waits.
 local neap = require "neap"
 local clock = require("neap.clock").manual()
-local flags = neap.guard("policies/flag_provider.lua", {
-  clock = clock, params = { defaults = { ["new-checkout"] = "off" } },
-})
+local flags = neap.guard("policies/flag_provider.lua", { clock = clock })
 
 local provider_is_up = true
 local function fetch_flag() -- any function: a value, or nil and an error

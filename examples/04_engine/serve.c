@@ -8,37 +8,42 @@
 
 static void on_event(void *data, const neap_event *event) {
   (void)data;
-  printf("event: %s\n", event->text);
+  if (event->kind != NEAP_EVENT_TRANSITION) return;
+  printf("  %s -> %s by %s\n", neap_state_name(event->moved.from), neap_state_name(event->moved.to),
+         neap_cause_name(event->moved.cause));
 }
 
-/* What stands for a request here: the status that the upstream would answer with. */
-static void request(neap_guard *guard, int status) {
-  neap_ticket ticket;
-  neap_refusal refusal;
+/* A request: `status` is what the upstream would answer. */
+static void serve(neap_guard *guard, int status) {
+  neap_request request = {.target = "/flags/dark-mode", .target_length = 16};
   neap_fallback_cause cause = NEAP_CAUSE_REFUSED;
+  neap_ticket ticket;
 
-  if (neap_guard_acquire(guard, NULL, 0, &ticket, &refusal) <= NEAP_ALLOW_BYPASS) {
-    neap_result result = {.ended_by = NEAP_ENDED_ANSWER, .status = status, .duration_ms = 12};
+  if (neap_guard_acquire(guard, NULL, 0, &ticket, NULL) <= NEAP_ALLOW_BYPASS) {
+    neap_result result = {.status = status, .duration_ms = 12, .request = &request};
     neap_outcome outcome = neap_guard_report(guard, &ticket, &result, NULL);
     if (outcome == NEAP_SUCCESS) {
-      printf("%d\n", status);
+      neap_answer good = {.status = status, .body = "on", .body_length = 2};
+      neap_guard_remember(guard, NULL, 0, &request, &good);
+      printf("%d primary: on\n", status);
       return;
     }
     cause = neap_cause_of(outcome);
   }
 
   neap_answer answer = {0};
-  if (neap_guard_fallback(guard, NULL, 0, cause, NULL, NULL, &answer)) {
-    printf("%d from %s\n", answer.status, answer.source);
+  if (neap_guard_fallback(guard, NULL, 0, cause, &request, NULL, &answer)) {
+    printf("%d %s: %.*s\n", answer.status, answer.source, (int)answer.body_length,
+           (const char *)answer.body);
   } else {
-    printf("nobody answers\n");
+    puts("503: nobody answers");
   }
   neap_answer_free(&answer);
 }
 
 int main(void) {
-  uint64_t now_ms = 0;
-  const char *policies[] = {"policies/http_upstream.lua"};
+  uint64_t now_ms = 0; /* a clock that is moved by hand: nothing here waits */
+  const char *policies[] = {"policies/flag_provider.lua"};
   neap_engine_options options = {.policies = policies,
                                  .policy_count = 1,
                                  .clock = neap_clock_manual(&now_ms),
@@ -51,13 +56,28 @@ int main(void) {
     return 1;
   }
 
-  neap_guard *guard = neap_engine_guard(engine, "http_upstream");
-  request(guard, 200);
-  for (int i = 0; i < 20; i++) request(guard, 500);
-  now_ms += 60000;
-  for (int i = 0; i < 3; i++) request(guard, 200);
+  neap_guard *guard = neap_engine_guard(engine, "flag_provider");
+  serve(guard, 200);
+  for (int i = 0; i < 6; i++) serve(guard, 500);
+  now_ms += 6000; /* the cooldown is 5 s, and up to a fifth more */
+  for (int i = 0; i < 2; i++) serve(guard, 200);
 
   neap_engine_close(engine, NULL, NULL);
   uv_run(loop, UV_RUN_DEFAULT); /* until the engine's handles are closed */
   return uv_loop_close(loop);
 }
+
+/* prints
+200 primary: on
+200 last_good: on
+200 last_good: on
+200 last_good: on
+200 last_good: on
+  closed -> open by failures
+200 last_good: on
+200 last_good: on
+  open -> half_open by cooldown
+200 primary: on
+  half_open -> closed by probes
+200 primary: on
+*/
