@@ -318,6 +318,9 @@ local function check_options(options)
       error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 3)
     end
   end
+  if options.panel and not tostring(options.panel):find("^neap%.panel") then
+    error("option panel must be made by neap.core.panel", 3)
+  end
   local most = options.max_keys
   if most and (most ~= most or most < 1 or most > 1000000 or most % 1 ~= 0) then
     error(("option max_keys must be a whole number from 1 to 1000000, got %s"):format(tostring(most)), 3)

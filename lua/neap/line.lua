@@ -119,16 +119,26 @@ end
 
 -- ---- Hooks of call ----------------------------------------------------------------------------
 
---- A call as the policy's functions see it.
+local function is_read_only() error("call is read-only", 2) end
+
+--- A call as the policy's functions see it: like the one that plain successes are classified in, they
+--- can't change it.
+local function sealed(fields)
+  return setmetatable({}, { __index = fields, __newindex = is_read_only, __metatable = false })
+end
+
 local function describe(self, ended, a, b, duration_ms, _, ...)
-  local call = { key = self.key, duration_ms = duration_ms, ended_by = "answer", args = { n = select("#", ...), ... } }
+  local fields = {
+    key = self.key, duration_ms = duration_ms, ended_by = "answer", args = { n = select("#", ...), ... },
+  }
   if ended == "raised" then
-    call.raised, call.error = true, a
+    fields.raised, fields.error = true, a
   else
-    call.result, call.error = a, b
-    if ended ~= "answer" then call.ended_by = "timeout" end
+    fields.result = a
+    if not a then fields.error = b end
+    if ended ~= "answer" then fields.ended_by = "timeout" end
   end
-  return call
+  return sealed(fields), fields
 end
 
 function hooks.refuse(self, reason, retry_after_ms, moved, frame, _, ...)
@@ -137,7 +147,7 @@ function hooks.refuse(self, reason, retry_after_ms, moved, frame, _, ...)
   guard.events:deliver()
   local err = refused(self, reason, retry_after_ms)
   if fallback.applies(guard.policy, "refused") then
-    local call = {
+    local call = sealed {
       key = self.key, cause = "refused", refused = reason, error = err, ended_by = "refused",
       retry_after_ms = err.retry_after_ms, args = { n = select("#", ...), ... },
     }
@@ -169,9 +179,9 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
   local guard = self.guard
   local generation = frame.generation or frame
   local duration_ms, _, _, kind = self.native:about(permit)
-  local call
-  if outcome == nil then
-    call = describe(self, ended, a, b, duration_ms, ...)
+  local call, fields
+  if not OUTCOMES[outcome] then
+    call, fields = describe(self, ended, a, b, duration_ms, ...)
     outcome, reason, retry_after_ms = classify(guard, generation, call)
   elseif fault then
     guard:fault("classify", fault)
@@ -181,8 +191,8 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
     hooks.remember(self, frame, a, ...)
   end
   if fallback.applies(guard.policy, outcome) then
-    call = call or describe(self, ended, a, b, duration_ms, ...)
-    call.cause, call.reason, call.retry_after_ms = outcome, reason, retry_after_ms
+    if not call then call, fields = describe(self, ended, a, b, duration_ms, ...) end
+    fields.cause, fields.reason, fields.retry_after_ms = outcome, reason, retry_after_ms
     local answered, value, err, info = guard.chain:run(self, guard.policy, call, frame.trail)
     if answered then return value, err, info end
   end
@@ -233,6 +243,21 @@ function hooks.report(self, permit, given)
   local call = filled(of_permit, given, duration_ms)
   local outcome, reason, retry_after_ms = classify(guard, generation, call)
   return outcome, record(of_permit, permit, kind, outcome, call.duration_ms, retry_after_ms), reason
+end
+
+--- As guard:report, for a host's own call table and a permit that is a plain number: the table is
+--- not copied, so it may make some of its fields only when they are asked for.
+---@param self table line
+---@param permit integer
+---@param call table complete, but for duration_ms
+---@return neap.Outcome, neap.Reported, string|nil reason
+function line.report(self, permit, call)
+  local guard = self.guard
+  local duration_ms, number, _, kind = self.native:about(permit)
+  if kind == "used" then return "neutral", "used" end
+  if call.duration_ms == nil then call.duration_ms = duration_ms end
+  local outcome, reason, retry_after_ms = classify(guard, guard:generation(number), call)
+  return outcome, record(self, permit, kind, outcome, call.duration_ms, retry_after_ms), reason
 end
 
 -- ---- Making one -------------------------------------------------------------------------------

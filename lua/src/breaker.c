@@ -206,8 +206,12 @@ static int l_trip(lua_State *L) {
   neap_status status = neap_breaker_trip(b, rules, now_ms, open_ms, &moved);
   neap__push_moved(L, &moved);
   if (status == NEAP_OK) return 1;
-  lua_pushfstring(L, "open_ms %f: must be at most max_cooldown_ms, %f", (lua_Number)open_ms,
-                  (lua_Number)rules->max_cooldown_ms);
+  compat_pushwide(L, open_ms);
+  compat_pushwide(L, rules->max_cooldown_ms);
+  lua_pushfstring(L, "open_ms %s: must be at most max_cooldown_ms, %s", lua_tostring(L, -2),
+                  lua_tostring(L, -1));
+  lua_replace(L, -3);
+  lua_pop(L, 1);
   return 2;
 }
 
@@ -222,7 +226,9 @@ static int l_set_mode(lua_State *L) {
     return 1;
   }
   lua_pushnil(L);
-  lua_pushfstring(L, "for_ms %f: must be at most 31 days", (lua_Number)for_ms);
+  compat_pushwide(L, for_ms);
+  lua_pushfstring(L, "for_ms %s: must be at most 31 days", lua_tostring(L, -1));
+  lua_remove(L, -2);
   return 2;
 }
 

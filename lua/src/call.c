@@ -106,9 +106,8 @@ static void remember(lua_State *L, const call *c, int a) {
 
 /* ---- Classifying a success ------------------------------------------------------------------- */
 
-/* Sets a field of M_FIELDS to the value at `index`. */
-static void lend(lua_State *L, int name, int index) {
-  lua_pushvalue(L, lua_upvalueindex(name));
+static void lend_result(lua_State *L, int index) {
+  lua_pushvalue(L, lua_upvalueindex(M_RESULT));
   lua_pushvalue(L, index);
   lua_rawset(L, lua_upvalueindex(M_FIELDS));
 }
@@ -119,9 +118,9 @@ static bool is_heavy(lua_State *L, int index) {
   return type > LUA_TSTRING || (type == LUA_TSTRING && lua_rawlen(L, index) > 64);
 }
 
-static void take_back(lua_State *L, int name, int index) {
+static void take_result_back(lua_State *L, int index) {
   if (!is_heavy(L, index)) return;
-  lua_pushvalue(L, lua_upvalueindex(name));
+  lua_pushvalue(L, lua_upvalueindex(M_RESULT));
   lua_pushnil(L);
   lua_rawset(L, lua_upvalueindex(M_FIELDS));
 }
@@ -164,21 +163,14 @@ static int classify_success(lua_State *L, const call *c, int a, uint64_t duratio
   line *n = c->line;
   if (n->is_lent) return 0;
   lend_arguments(L, c);
-  lend(L, M_RESULT, a);
-  bool has_error = !lua_isnil(L, a + 1);
-  if (has_error) lend(L, M_ERROR, a + 1);
+  lend_result(L, a);
   lend_duration(L, n, duration_ms);
   lua_pushvalue(L, lua_upvalueindex(M_CLASSIFY));
   lua_pushvalue(L, lua_upvalueindex(M_CALL));
   n->is_lent = true;
   bool answered = lua_pcall(L, 1, 4, 0) == LUA_OK;
   n->is_lent = false;
-  take_back(L, M_RESULT, a);
-  if (has_error) {
-    lua_pushvalue(L, lua_upvalueindex(M_ERROR));
-    lua_pushnil(L);
-    lua_rawset(L, lua_upvalueindex(M_FIELDS));
-  }
+  take_result_back(L, a);
   take_arguments_back(L, c);
   return answered ? a + 2 : 0;
 }

@@ -155,7 +155,7 @@ static void push_method(lua_State *L, lua_CFunction function) {
 
 /* line | owner | hooks -> all upvalues of the methods, in their order. */
 static void push_upvalues(lua_State *L) {
-  static const char *const names[] = {"result", "error", "duration_ms", "n", "counted"};
+  static const char *const names[] = {"result", "duration_ms", "n", "counted"};
   lua_insert(L, 1); /* hooks | line | owner */
   for (size_t i = 0; i < sizeof hook_names / sizeof hook_names[0]; i++) {
     lua_getfield(L, 1, hook_names[i]);

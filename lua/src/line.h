@@ -58,7 +58,6 @@ enum {
   M_FIELDS,
   M_ARGS,   /* M_FIELDS.args */
   M_RESULT, /* names of fields */
-  M_ERROR,
   M_DURATION,
   M_N,
   M_COUNTED, /* "counted" */

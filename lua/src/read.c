@@ -6,13 +6,15 @@
 
 int neap__argument_error(lua_State *L, int arg, const char *what, const char *expected) {
   const char *message;
-  if (lua_type(L, arg) == LUA_TNUMBER)
-    message = lua_pushfstring(L, "%s must be %s, got %f", what, expected, lua_tonumber(L, arg));
-  else if (lua_type(L, arg) == LUA_TSTRING)
+  if (lua_type(L, arg) == LUA_TNUMBER) {
+    lua_pushvalue(L, arg);
+    message = lua_pushfstring(L, "%s must be %s, got %s", what, expected, lua_tostring(L, -1));
+  } else if (lua_type(L, arg) == LUA_TSTRING) {
     message = lua_pushfstring(L, "%s must be %s, got the string \"%s\"", what, expected,
                               lua_tostring(L, arg));
-  else
+  } else {
     message = lua_pushfstring(L, "%s must be %s, got %s", what, expected, luaL_typename(L, arg));
+  }
   return luaL_argerror(L, arg, message);
 }
 
@@ -43,11 +45,14 @@ uint64_t neap__opt_duration(lua_State *L, int arg, uint64_t otherwise) {
 
 uint64_t neap__check_count(lua_State *L, int arg, const char *what, uint64_t min, uint64_t max) {
   uint64_t n;
-  if (!neap__read_ms(L, arg, &n) || lua_tonumber(L, arg) != (lua_Number)n || n < min || n > max)
-    neap__argument_error(
-        L, arg, what,
-        lua_pushfstring(L, "a whole number from %f to %f", (lua_Number)min, (lua_Number)max));
-  return n;
+  if (neap__read_ms(L, arg, &n) && lua_tonumber(L, arg) == (lua_Number)n && n >= min && n <= max)
+    return n;
+  compat_pushwide(L, min);
+  compat_pushwide(L, max);
+  neap__argument_error(L, arg, what,
+                       lua_pushfstring(L, "a whole number from %s to %s", lua_tostring(L, -2),
+                                       lua_tostring(L, -1)));
+  return 0;
 }
 
 /* What the dependency asked for may be nonsense: the core ignores and counts it, as a negative. */

@@ -1,0 +1,279 @@
+--- A guard's function runs in the caller's own coroutine and may yield in any scheduler.
+local fixture = require "tests.lua.fixture"
+
+local function totals(g) return g:snapshot().totals end
+
+--- Resumes until it ends; answers what it ended with.
+local function finish(co, ...)
+  local got = table.pack(coroutine.resume(co, ...))
+  while coroutine.status(co) ~= "dead" do got = table.pack(coroutine.resume(co, "resumed")) end
+  return table.unpack(got, 1, got.n)
+end
+
+describe("a function that yields", function()
+  local g, now
+  before_each(function() g, now = fixture.guard() end)
+
+  it("hands values to its scheduler and back, in the same coroutine (B166)", function()
+    local inside
+    local co = coroutine.create(function(...)
+      return g:call(function(...)
+        inside = coroutine.running()
+        local sent = coroutine.yield(select("#", ...), ...)
+        now:advance(5)
+        return sent, coroutine.yield("again")
+      end, ...)
+    end)
+    assert.same({ true, 3, 1, nil, 3 }, { coroutine.resume(co, 1, nil, 3) })
+    assert.same({ true, "again" }, { coroutine.resume(co, "sent") })
+    assert.same({ true, "sent", "last" }, { coroutine.resume(co, "last") })
+    assert.equal(co, inside)
+    assert.equal(5, g:snapshot().duration_sum_ms)
+    assert.equal(1, totals(g).success)
+  end)
+
+  it("may do so under pcall and xpcall; its error is caught by the same one (B166)", function()
+    for _, protect in ipairs { pcall, function(f, ...) return xpcall(f, function(e) return e end, ...) end } do
+      local err = {}
+      local co = coroutine.create(function()
+        return protect(g.call, g, function()
+          coroutine.yield()
+          error(err)
+        end)
+      end)
+      local resumed, fine, got = finish(co)
+      assert.same({ true, false }, { resumed, fine })
+      assert.equal(err, got)
+    end
+    assert.equal(2, totals(g).failure)
+  end)
+
+  it("may be ten coroutines deep, and the host may have replaced coroutine.* (B169)", function()
+    local real = coroutine
+    local function deep(n)
+      if n == 0 then
+        return g:call(function()
+          real.yield("from below")
+          return "done"
+        end)
+      end
+      local co = real.create(deep)
+      local got = table.pack(real.resume(co, n - 1))
+      while real.status(co) ~= "dead" do got = table.pack(real.resume(co, real.yield(got[2]))) end
+      return table.unpack(got, 2, got.n)
+    end
+    _G.coroutine = setmetatable({}, { __index = function() error("replaced by the host") end })
+    local co = real.create(deep)
+    local _, first = real.resume(co, 10)
+    local _, last = real.resume(co)
+    _G.coroutine = real
+    assert.same({ "from below", "done" }, { first, last })
+  end)
+
+  it("interleaves with others of the same guard", function()
+    local cos = {}
+    for i = 1, 100 do
+      cos[i] = coroutine.create(function()
+        return g:call(function(n)
+          for _ = 1, n % 7 do coroutine.yield() end
+          if n % 10 == 0 then return nil, n end
+          return n
+        end, i)
+      end)
+    end
+    local results, left = {}, 100
+    while left > 0 do
+      for i, co in ipairs(cos) do
+        if coroutine.status(co) ~= "dead" then
+          local _, value, err = coroutine.resume(co)
+          if coroutine.status(co) == "dead" then results[i], left = value or err, left - 1 end
+        end
+      end
+    end
+    for i = 1, 100 do assert.equal(i, results[i]) end
+    assert.same({ 90, 10 }, { totals(g).success, totals(g).failure })
+  end)
+
+  it("is classified by the policy that let it in, and counted by the newest rules", function()
+    local seen = {}
+    local function generation(name, numbers)
+      return fixture.policy {
+        hash = name, numbers = numbers, classify = function() seen[#seen + 1] = name return "failure" end,
+      }
+    end
+    g = fixture.guard { classify = function() seen[#seen + 1] = "first" return "failure" end }
+    local co = coroutine.create(function() return g:call(coroutine.yield) end)
+    coroutine.resume(co)
+    g:adopt(generation("second"))
+    g:adopt(generation("third", { consecutive_failures = 1 }))
+    coroutine.resume(co)
+    assert.same({ "first" }, seen)
+    assert.equal("open", g:snapshot().state)
+    g:reset()
+    g:call(fixture.ok)
+    assert.same({ "first", "third" }, seen)
+  end)
+
+  it("takes its own time: the state may change and its report then is stale", function()
+    local co = coroutine.create(function() return g:call(coroutine.yield) end)
+    coroutine.resume(co)
+    g:reset()
+    assert.same({ true, "late" }, { coroutine.resume(co, "late") })
+    assert.same({ 1, 0 }, { totals(g).stale, totals(g).success })
+  end)
+
+  it("may be given up by whoever runs it: a plain permit holds nothing", function()
+    local co = coroutine.create(function() return g:call(coroutine.yield) end)
+    coroutine.resume(co)
+    assert.is_true(coroutine.close(co))
+    assert.equal("ok", g:call(fixture.ok))
+  end)
+end)
+
+describe("a probe", function()
+  local g, now
+  before_each(function()
+    g, now = fixture.guard { numbers = { lease_ms = 60000 } }
+    fixture.open(g)
+    now:advance(1000)
+  end)
+
+  local function start()
+    local co = coroutine.create(function() return g:call(coroutine.yield) end)
+    assert(coroutine.resume(co))
+    assert.equal(1, g:snapshot().probes_in_flight)
+    return co
+  end
+
+  it("whose coroutine is closed gives its slot back", function()
+    local co = start()
+    assert.is_true(coroutine.close(co))
+    assert.same({ 0, 1 }, { g:snapshot().probes_in_flight, totals(g).abandoned })
+    assert.equal("ok", g:call(fixture.ok))
+    assert.equal("closed", g:snapshot().state)
+  end)
+
+  it("whose coroutine is forgotten gives its slot back when it is collected", function()
+    start()
+    collectgarbage()
+    collectgarbage()
+    assert.same({ 0, 1 }, { g:snapshot().probes_in_flight, totals(g).abandoned })
+  end)
+
+  it("may yield and closes the breaker when it comes back", function()
+    local co = start()
+    assert.same({ true, "fine" }, { coroutine.resume(co, "fine") })
+    assert.equal("closed", g:snapshot().state)
+    assert.equal(0, totals(g).abandoned)
+  end)
+
+  it("that raises re-opens it", function()
+    local co = coroutine.create(function() return g:call(function() coroutine.yield() error("no") end) end)
+    coroutine.resume(co)
+    assert.is_false(coroutine.resume(co))
+    assert.equal("open", g:snapshot().state)
+  end)
+
+  it("gives its slot back after a thousand callers that went away (B010)", function()
+    for _ = 1, 1000 do coroutine.close(start()) end
+    assert.same({ 0, 1000 }, { g:snapshot().probes_in_flight, totals(g).abandoned })
+  end)
+end)
+
+describe("code that is called on the way and can't wait", function()
+  -- What happens, and then: the permit is not lost, the guard goes on.
+  local function still_works(g)
+    assert.equal(0, g:snapshot().probes_in_flight)
+    assert.equal("ok", g:call(fixture.ok))
+  end
+  local function in_coroutine(f)
+    return finish(coroutine.create(f))
+  end
+
+  it("gets an error: classify, a fallback function, an event handler (B167)", function()
+    local g, _, lines = fixture.guard {
+      classify = function() coroutine.yield() end, numbers = { consecutive_failures = 1 },
+    }
+    g.events:on(coroutine.yield)
+    assert.same({ true, nil, "down" }, { in_coroutine(function() return g:call(fixture.bad) end) })
+    assert.equal("open", g:snapshot().state)
+    local all = table.concat(lines, "\n")
+    assert.matches("classify: .*yield", all)
+    assert.matches("event handler: .*yield", all)
+    g:reset()
+    still_works(g)
+  end)
+
+  for _, case in ipairs {
+    { "an iterator", function() for _ in function() coroutine.yield() end do break end return 1 end, true },
+    { "__index", function() return setmetatable({}, { __index = function() return coroutine.yield() or 1 end }).x end, true },
+    { "a comparator of sort", function() table.sort({ 3, 2, 1 }, function() coroutine.yield() end) end, false },
+    { "a callback of gsub", function() ("abc"):gsub(".", function() coroutine.yield() end) end, false },
+  } do
+    it(("of the function's own, as %s, works as without a guard (B167)"):format(case[1]), function()
+      local g, now = fixture.guard()
+      fixture.open(g)
+      now:advance(1000)
+      local without = in_coroutine(case[2])
+      assert.equal(case[3], without)
+      assert.equal(without, (in_coroutine(function() return g:call(case[2]) end)))
+      now:advance(5000)
+      still_works(g)
+    end)
+  end
+
+  it("as a finaliser that yields, harms nobody (B167)", function()
+    local g = fixture.guard()
+    warn "@off"
+    in_coroutine(function()
+      return g:call(function()
+        setmetatable({}, { __gc = function() coroutine.yield() end })
+        collectgarbage()
+      end)
+    end)
+    still_works(g)
+  end)
+end)
+
+local has_luv, uv = pcall(require, "luv")
+assert(has_luv, "luv is needed")
+
+describe("under luv", function()
+  local function sleep(ms)
+    local co = coroutine.running()
+    local timer = uv.new_timer()
+    timer:start(ms, 0, function()
+      timer:close()
+      assert(coroutine.resume(co))
+    end)
+    coroutine.yield()
+  end
+
+  it("calls wait for timers side by side", function()
+    local g = fixture.guard()
+    local results = {}
+    for i = 1, 20 do
+      coroutine.wrap(function()
+        results[i] = g:call(function(n)
+          sleep(n % 3)
+          return n * 2
+        end, i)
+      end)()
+    end
+    uv.run()
+    for i = 1, 20 do assert.equal(i * 2, results[i]) end
+    assert.equal(20, totals(g).success)
+  end)
+
+  it("a probe that waits holds its slot as long", function()
+    local g, now = fixture.guard()
+    fixture.open(g)
+    now:advance(1000)
+    local kinds = {}
+    coroutine.wrap(function() g:call(function() sleep(1) return "ok" end) end)()
+    kinds[1] = select(2, g:call(fixture.ok)).kind
+    uv.run()
+    kinds[2] = g:snapshot().state
+    assert.same({ "probes_busy", "closed" }, kinds)
+  end)
+end)
