@@ -2,7 +2,7 @@
 --- ten seconds failed, once there are ten.
 ---
 ---   failures   UNAVAILABLE  DEADLINE_EXCEEDED  INTERNAL  UNKNOWN  DATA_LOSS  RESOURCE_EXHAUSTED
----   neutral    what the caller asked for: NOT_FOUND, INVALID_ARGUMENT, PERMISSION_DENIED, CANCELLED ...
+---   neutral    what the caller asked for: NOT_FOUND, INVALID_ARGUMENT, CANCELLED and the like
 ---
 --- Where NOT_FOUND means that the service lost its data, say so before `return`:
 ---   classify.grpc.code.NOT_FOUND = "failure"

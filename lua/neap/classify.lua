@@ -5,8 +5,9 @@
 --   an answer                           by its gRPC status, flag provider's code or HTTP status
 --   no answer of any of these kinds     failure if there is an error, else success
 --
--- Each classifier is a table that can be called: classify.http(call) -> outcome, reason, retry_after_ms.
--- What it goes by is in the table, to be printed or changed.  A policy file has tables of its own:
+-- Each classifier is a table that can be called: classify.http(call) -> outcome, reason,
+-- retry_after_ms. What it goes by is in the table, to be printed or changed.  A policy file has
+-- tables of its own:
 --
 --   classify.http.status[429] = "neutral"     -- here, too many requests is our own fault
 
@@ -34,7 +35,8 @@ local function classifier(fields, call)
   return setmetatable(fields, { __call = call, __metatable = false })
 end
 
---- Our own end of the call: whatever it looks like, it says nothing of a dependency that did nothing.
+--- Our own end of the call: whatever it looks like, it says nothing of a dependency that did
+--- nothing.
 local function is_own(ended_by)
   return ended_by == "caller" or ended_by == "bulkhead"
 end
@@ -43,10 +45,14 @@ end
 
 local function new_transport()
   return classifier({
-    ended_by = { timeout = "failure", transport = "failure", caller = "neutral", bulkhead = "neutral" },
+    ended_by = {
+      timeout = "failure", transport = "failure", caller = "neutral", bulkhead = "neutral",
+    },
   }, function(self, call)
     local ended_by = call.ended_by
-    if ended_by ~= nil and ended_by ~= "answer" then return self.ended_by[ended_by] or "failure", ended_by end
+    if ended_by ~= nil and ended_by ~= "answer" then
+      return self.ended_by[ended_by] or "failure", ended_by
+    end
     if call.raised then return "failure", "raised" end
     if call.error ~= nil and not call.result then return "failure", "error" end
     return "success"
@@ -67,22 +73,21 @@ local function new_http(transport)
     local verdict = self.status[status] or self.class[(status - status % 100) / 100]
     if verdict == "success" then return verdict end
     if not verdict or status % 1 ~= 0 then return "failure", "no HTTP status" end
-    local wait_ms
-    if verdict == "failure" and self.retry_after[status] then wait_ms = retry_after.ms(call.headers) end
-    return verdict, "status " .. status, wait_ms
+    local says_when = verdict == "failure" and self.retry_after[status]
+    return verdict, "status " .. status, says_when and retry_after.ms(call.headers) or nil
   end)
 end
 
 -- ---- gRPC -------------------------------------------------------------------------------------
 
 local GRPC_NAMES = {
-  [0] = "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-  "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
-  "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+  [0] = "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND",
+  "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED",
+  "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 }
 
---- The name of a status given as a number, as the header's digits, or by name; the text itself if it
---- is none that gRPC knows.
+--- The name of a status given as a number, as the header's digits, or by name; the text itself if
+--- it is none that gRPC knows.
 local function grpc_name(status)
   local number = tonumber(status)
   if number then return GRPC_NAMES[number] or ("%.14g"):format(number) end
@@ -96,8 +101,9 @@ local function new_grpc(transport, http)
     code = {
       OK = "success", CANCELLED = "neutral", UNKNOWN = "failure", INVALID_ARGUMENT = "neutral",
       DEADLINE_EXCEEDED = "failure", NOT_FOUND = "neutral", ALREADY_EXISTS = "neutral",
-      PERMISSION_DENIED = "neutral", RESOURCE_EXHAUSTED = "failure", FAILED_PRECONDITION = "neutral",
-      ABORTED = "neutral", OUT_OF_RANGE = "neutral", UNIMPLEMENTED = "neutral", INTERNAL = "failure",
+      PERMISSION_DENIED = "neutral", RESOURCE_EXHAUSTED = "failure",
+      FAILED_PRECONDITION = "neutral", ABORTED = "neutral", OUT_OF_RANGE = "neutral",
+      UNIMPLEMENTED = "neutral", INTERNAL = "failure",
       UNAVAILABLE = "failure", DATA_LOSS = "failure", UNAUTHENTICATED = "neutral",
     },
     other = "failure", -- a code that gRPC does not know counts as UNKNOWN
@@ -137,8 +143,10 @@ local function new_ofrep(transport, http)
   }, function(self, call)
     local ended_by = call.ended_by
     if ended_by ~= nil and ended_by ~= "answer" then return transport(call) end
-    local code = call.code
-    if code == nil and type(call.status) == "number" and call.status >= 400 then code = body_code(call.body) end
+    local code, status = call.code, call.status
+    if code == nil and type(status) == "number" and status >= 400 then
+      code = body_code(call.body)
+    end
     local verdict = code ~= nil and self.code[code]
     if not verdict then return http(call) end
     return verdict, code
@@ -147,8 +155,8 @@ end
 
 -- ---- By kind of error -------------------------------------------------------------------------
 
---- Whether one link of an error's chain is of that kind: a table says so in kind, code, name or type;
---- a text contains it.
+--- Whether one link of an error's chain is of that kind: a table says so in kind, code, name or
+--- type; a text contains it.
 local function is_kind(err, kind)
   if type(err) == "string" then return find(err, kind, 1, true) ~= nil end
   if type(err) ~= "table" then return err == kind end
@@ -172,11 +180,14 @@ end
 local LISTS = { "ignore", "record" }
 
 local function check_lists(lists)
-  if type(lists) ~= "table" then error("classify.errors: a table { record = {...}, ignore = {...} } is needed", 3) end
+  if type(lists) ~= "table" then
+    error("classify.errors: a table { record = {...}, ignore = {...} } is needed", 3)
+  end
   local copy = { record = {}, ignore = {} }
   for key, kinds in next, lists do
     if not copy[key] then
-      error(("classify.errors: %s is not known%s"):format(tostring(key), suggest.hint(key, LISTS)), 3)
+      local hint = suggest.hint(key, LISTS)
+      error(("classify.errors: %s is not known%s"):format(tostring(key), hint), 3)
     elseif type(kinds) ~= "table" then
       error(("classify.errors: %s must be a list of kinds, not a %s"):format(key, type(kinds)), 3)
     end
@@ -190,7 +201,8 @@ local function check_lists(lists)
   return copy
 end
 
---- Errors by lists of kinds.  Ignored goes first; with a record list, an error in neither is a success.
+--- Errors by lists of kinds.  Ignored goes first; with a record list, an error in neither is a
+--- success.
 ---
 ---               in record      in neither, record list    in neither, none
 ---   ignored     neutral        neutral                    neutral

@@ -1,7 +1,9 @@
---- One generation of a policy: its functions wrapped to run in the sandbox, its numbers to be printed.
+--- One generation of a policy: its functions wrapped to run in the sandbox, its numbers to be
+--- printed.
 --
--- A function of the policy's that raises, takes too long, yields or answers something else is a fault: its
--- answer for this call is the shipped one, and the fault's text goes to the caller, who counts and logs it.
+-- A function of the policy's that raises, takes too long, yields or answers something else is a
+-- fault: its answer for this call is the shipped one, and the fault's text goes to the caller, who
+-- counts and logs it.
 
 local core = require "neap.core"
 local classify = require "neap.classify"
@@ -50,8 +52,9 @@ local function new_classify(box, f)
   return function(call)
     local ok, outcome, reason, retry_ms = run(box, f, call)
     if ok and OUTCOMES[outcome] and (reason == nil or type(reason) == "string") then
-      if retry_ms == nil then return outcome_of(outcome, call), reason end
-      if type(retry_ms) == "number" then return outcome_of(outcome, call), reason, whole_ms(retry_ms) end
+      outcome = outcome_of(outcome, call)
+      if retry_ms == nil then return outcome, reason end
+      if type(retry_ms) == "number" then return outcome, reason, whole_ms(retry_ms) end
     end
     if ok then return shipped(call, classify_fault(outcome, reason, retry_ms)) end
     if reason == "condemned" then f = nil end
@@ -119,7 +122,8 @@ end
 
 -- ---- Trials -----------------------------------------------------------------------------------
 
---- Tries the policy's classify on calls of every kind.  Answers what went wrong, and whether nothing went well.
+--- Tries the policy's classify on calls of every kind.  Answers what went wrong, and whether
+--- nothing went well.
 local function try(p)
   local faults, seen, count = {}, {}, 0
   for _, trial in ipairs(trials) do
@@ -160,8 +164,9 @@ function generation.new(parts)
   for _, source in ipairs(parts.sandbox.sources) do sources[#sources + 1] = source.path end
   local p = {
     name = values.name, path = parts.path, hash = parts.hash, sources = sources,
-    rules = parts.rules, config = config_of(parts), timeout_ms = values.timeout_ms, mode = values.mode or "auto",
-    params = parts.params, stages = parts.stages, has_classify = values.classify ~= nil,
+    rules = parts.rules, config = config_of(parts), timeout_ms = values.timeout_ms,
+    mode = values.mode or "auto", params = parts.params, stages = parts.stages,
+    has_classify = values.classify ~= nil,
     fallback_on = set_of(values.fallback_on or schema.by_key.fallback_on.default),
     classify = values.classify and new_classify(box, values.classify) or shipped,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
@@ -171,7 +176,8 @@ function generation.new(parts)
   if values.classify then faults, is_useless = try(p) end
   if is_useless then
     return nil, problem.error { problem.new {
-      file = parts.path, line = parts.line_of("classify"), key = "classify", message = "fails on every call: " .. faults[1],
+      file = parts.path, line = parts.line_of("classify"), key = "classify",
+      message = "fails on every call: " .. faults[1],
     } }
   end
   p.warnings = warnings_of(parts, faults)

@@ -1,12 +1,13 @@
---- Which line of a policy file says what: { ["trip.failure_rate"] = 12, ["fallback[1].max_age_ms"] = 20 }.
+--- Which line of a policy file says what: { ["trip.failure_rate"] = 12, ["fallback[1].max_age_ms"]
+--- = 20 }.
 --
 -- Read from the text itself, not from the values, which carry no lines.  What is read is the table
 -- constructor that the file returns, at its end or by name:
 --
 --   return { … }          local policy = { … } … return policy
 --
--- Keys that are made in another way get no line of their own; who asks falls back to the line of the
--- nearest key above, in the end that of `return`.
+-- Keys that are made in another way get no line of their own; who asks falls back to the line of
+-- the nearest key above, in the end that of `return`.
 
 local lines = {}
 
@@ -62,8 +63,8 @@ local function token_at(text, at)
     return "name", name, at + #name - 1
   end
   if text:find("^%.?%d", at) then
-    local number = text:match("^0[xX][%x.]*[pP]?[+-]?%x*", at) or text:match("^[%d.]*[eE][+-]?%d+", at)
-      or text:match("^[%d.]+", at)
+    local number = text:match("^0[xX][%x.]*[pP]?[+-]?%x*", at)
+      or text:match("^[%d.]*[eE][+-]?%d+", at) or text:match("^[%d.]+", at)
     return "number", number, at + #number - 1
   end
   if first == '"' or first == "'" then
@@ -72,7 +73,8 @@ local function token_at(text, at)
   end
   local ends, content = long_bracket(text, at)
   if ends then return "string", content, ends end
-  local symbol = text:match("^%.%.%.?", at) or text:match("^[=~<>]=", at) or text:match("^::", at) or first
+  local symbol = text:match("^%.%.%.?", at) or text:match("^[=~<>]=", at) or text:match("^::", at)
+    or first
   return "symbol", symbol, at + #symbol - 1
 end
 
@@ -91,7 +93,9 @@ end
 
 -- ---- The constructor --------------------------------------------------------------------------
 
-local OPENS = { ["function"] = 1, ["do"] = 1, ["then"] = 0, ["if"] = 1, ["repeat"] = 1, ["end"] = -1, ["until"] = -1 }
+local OPENS = {
+  ["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["end"] = -1, ["until"] = -1,
+}
 local BRACKETS = { ["{"] = 1, ["("] = 1, ["["] = 1, ["}"] = -1, [")"] = -1, ["]"] = -1 }
 
 local function is(token, text)
@@ -168,7 +172,8 @@ local function find_return(tokens)
   local depth, returns, named = 0, nil, {}
   for i, token in ipairs(tokens) do
     if depth == 0 and is(token, "return") then returns = i end
-    if depth == 0 and token.kind == "name" and is(tokens[i + 1], "=") and is(tokens[i + 2], "{") then
+    local is_named = token.kind == "name" and is(tokens[i + 1], "=") and is(tokens[i + 2], "{")
+    if depth == 0 and is_named then
       named[token.text] = i + 2
     end
     depth = depth + deeper(token)
@@ -184,7 +189,8 @@ function lines.of(text)
   local returns, named = find_return(tokens)
   if not returns then return found, nil end
   local value = tokens[returns + 1]
-  local opens = is(value, "{") and returns + 1 or value and value.kind == "name" and named[value.text]
+  local opens = is(value, "{") and returns + 1
+    or value and value.kind == "name" and named[value.text]
   if opens then read_fields(tokens, opens, "", found) end
   return found, tokens[returns].line
 end

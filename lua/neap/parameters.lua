@@ -12,17 +12,19 @@ local function key_in(path, key)
   return path .. "." .. key
 end
 
+local function fail(key, message, ...) error({ key = key, message = message:format(...) }, 0) end
+
 --- Raises { key =, message = } for what is no data.
 local function copy_of(value, path, depth)
   if DATA[type(value)] then return value end
   if type(value) ~= "table" then
-    error({ key = path, message = ("%s: params are numbers, texts, booleans and tables"):format(problem.shown(value)) }, 0)
+    fail(path, "%s: params are numbers, texts, booleans and tables", problem.shown(value))
   end
-  if depth > DEEPEST then error({ key = path, message = "is nested too deeply, or contains itself" }, 0) end
+  if depth > DEEPEST then fail(path, "is nested too deeply, or contains itself") end
   local copy = {}
   for key, part in next, value do
     if type(key) ~= "string" and type(key) ~= "number" then
-      error({ key = path, message = ("%s as a key: only texts and numbers can be"):format(problem.shown(key)) }, 0)
+      fail(path, "%s as a key: only texts and numbers can be", problem.shown(key))
     end
     copy[key] = copy_of(part, key_in(path, key), depth + 1)
   end
@@ -34,7 +36,8 @@ end
 ---@return table|nil copy, { key: string, message: string }|nil fault
 function parameters.copy(params)
   if type(params) ~= "table" then
-    return nil, { key = "params", message = ("%s: a table is needed"):format(problem.shown(params)) }
+    local message = problem.shown(params) .. ": a table is needed"
+    return nil, { key = "params", message = message }
   end
   local ok, copy = pcall(copy_of, params, "params", 1)
   if ok then return copy end

@@ -1,10 +1,11 @@
 --- Loading a policy file: text -> sandbox -> checks -> one generation, which never changes.
 --
 --   local p, err = policy.load("policies/flag_provider.lua", { params = { … } })
---   if not p then print(err) end     -- policies/flag_provider.lua:12: trip.failure_rate: 50 is out of range: …
+--   if not p then print(err) end     -- policies/x.lua:12: trip.failure_rate: 50 is out of range: …
 --
--- A generation holds everything that a guard needs of a policy: the rules for the core, and the policy's
--- functions, each wrapped so that it runs in the sandbox, within its budget, and never raises.
+-- A generation holds everything that a guard needs of a policy: the rules for the core, and the
+-- policy's functions, each wrapped so that it runs in the sandbox, within its budget, and never
+-- raises.
 
 local classify = require "neap.classify"
 local core = require "neap.core"
@@ -18,6 +19,8 @@ local together = require "neap.together"
 local validate = require "neap.validate"
 
 local policy = {}
+
+local shown = problem.shown
 
 ---@class (exact) neap.Policy one generation of a policy
 ---@field name string
@@ -33,7 +36,8 @@ local policy = {}
 ---@field stages neap.Stage[] the fallback chain, in order
 ---@field fallback_on table<string, boolean> the causes that make it answer
 ---@field has_classify boolean whether the policy has one of its own
----@field classify fun(call: table): neap.Outcome, string?, integer?, string? outcome, reason, retry_after_ms, fault
+---@field classify fun(call: table): neap.Outcome, string?, integer?, string? outcome, reason,
+---  retry_after_ms, fault
 ---@field trip? fun(snapshot: table): boolean, string? whether to open, fault
 ---@field decide? fun(round: table): "close"|"open"|nil, string? what to do, fault
 
@@ -51,23 +55,30 @@ local function base_name(path)
   return (path:match("([^/]*)$"):gsub("%.lua$", ""))
 end
 
+--- A message without "path: " at its beginning, if that is there.
+local function without_path(message, path)
+  local prefix = path .. ": "
+  return message:sub(1, #prefix) == prefix and message:sub(#prefix + 1) or message
+end
+
 --- An error of Lua's, as a problem: its text begins with the place.
 local function of_lua(path, message)
   local file, line, rest = tostring(message):match("^([^\n]-):(%d+): (.*)$")
   if not file then
-    return problem.new { file = path, message = (tostring(message):gsub("^" .. path:gsub("%p", "%%%0") .. ": ", "")) }
+    return problem.new { file = path, message = without_path(tostring(message), path) }
   end
   local tail = file:match("^%.%.%.(.*)$")
   if tail and path:sub(-#tail) == tail then file = path end
   return problem.new { file = file, line = tonumber(line), message = rest }
 end
 
---- Where problems are collected: report(key, value, message), with lines from the text.
+--- Where problems are collected: report(key, value, format, ...), with lines from the text.
 local function new_report(path, text)
   local found, return_line = lines.of(text)
   local problems = {}
   local function line_of(key) return lines.nearest(found, key, return_line) end
-  local function report(key, value, message)
+  local function report(key, value, message, ...)
+    if select("#", ...) > 0 then message = message:format(...) end
     problems[#problems + 1] = problem.new {
       file = path, line = line_of(key), key = key, value = value, message = message,
     }
@@ -79,9 +90,9 @@ local function check_name(values, path, report)
   local name, expected = values.name, base_name(path)
   if not name then return end
   if path:find("%.lua$") and name ~= expected then
-    report("name", name, ("%s is not the file's name: %s is needed"):format(problem.shown(name), problem.shown(expected)))
+    report("name", name, "%s is not the file's name: %s is needed", shown(name), shown(expected))
   elseif #name > 64 or name:find("[^%w_.-]") then
-    report("name", name, ("%s has more than 64 letters, or others than A-Z a-z 0-9 _ . -"):format(problem.shown(name)))
+    report("name", name, "%s has over 64 letters, or others than A-Z a-z 0-9 _ . -", shown(name))
   end
 end
 
@@ -90,9 +101,8 @@ local function check(given, noted, box, path, report)
   local values = validate.values(given, report)
   check_name(values, path, report)
   together.check(values, given, report)
-  local made, shown = {}, {}
-  if values.fallback then made, shown = stages.of(values.fallback, noted, box, report) end
-  return values, made, shown
+  if not values.fallback then return values, {}, {} end
+  return values, stages.of(values.fallback, noted, box, report)
 end
 
 local function texts_of(text, box)
@@ -104,12 +114,14 @@ local function texts_of(text, box)
   return texts
 end
 
+local function refused(fields) return nil, problem.error { problem.new(fields) } end
+
 ---@param text string
 ---@param path string
 ---@param options neap.policy.Options
 local function parse(text, path, options)
   local params, fault = parameters.copy(options.params or {})
-  if not params then return nil, problem.error { problem.new { file = path, key = fault.key, message = fault.message } } end
+  if not params then return refused { file = path, key = fault.key, message = fault.message } end
   local library, noted = stages.library()
   local own_classify = classify.new()
   local box = sandbox.new {
@@ -122,18 +134,21 @@ local function parse(text, path, options)
   if not ok then return nil, problem.error { of_lua(path, given) } end
   local report, problems, line_of = new_report(path, text)
   if type(given) ~= "table" then
-    return nil, problem.error { problem.new { file = path, line = line_of(""), value = given,
-      message = ("returns %s: a policy file returns a table, return { name = %s, ... }"):format(
-        problem.shown(given), problem.shown(base_name(path))) } }
+    local message = "returns %s: a policy file returns a table, return { name = %s, ... }"
+    return refused {
+      file = path, line = line_of(""), value = given,
+      message = message:format(shown(given), shown(base_name(path))),
+    }
   end
-  local values, made, shown = check(given, noted, box, path, report)
+  local values, made, as_shown = check(given, noted, box, path, report)
   local rules = #problems == 0 and together.rules(values, report)
   if #problems > 0 then return nil, problem.error(problems) end
   local texts = texts_of(text, box)
   texts[#texts + 1] = parameters.text(params)
   return generation.new {
-    path = path, values = values, rules = rules, stages = made, shown = shown, sandbox = box, params = params,
-    library = own_classify, line_of = line_of, hash = core.fingerprint(table.unpack(texts)),
+    path = path, values = values, rules = rules, stages = made, shown = as_shown, sandbox = box,
+    params = params, library = own_classify, line_of = line_of,
+    hash = core.fingerprint(table.unpack(texts)),
   }
 end
 
@@ -154,8 +169,7 @@ function policy.load(path, options)
   options = options or {}
   local text, message = (options.read or read_file)(path)
   if text then return parse(text, path, options) end
-  local plain = path:gsub("%p", "%%%0")
-  return nil, problem.error { problem.new { file = path, message = (tostring(message):gsub("^" .. plain .. ": ", "")) } }
+  return refused { file = path, message = without_path(tostring(message), path) }
 end
 
 return policy

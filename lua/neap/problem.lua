@@ -1,6 +1,6 @@
 --- What is wrong with a policy file, said as a compiler would.
 --
---   policies/x.lua:12: trip.failure_rate: 50 is out of range: a share over 0, up to 1, e.g. 0.5 for 50 %
+--   policies/x.lua:12: trip.failure_rate: 50 is out of range: a share over 0, up to 1, e.g. 0.5
 --   file           line key               message
 
 local problem = {}

@@ -14,7 +14,8 @@ local LONGEST_S = 365 * 24 * 60 * 60
 local MOST_HEADERS = 200 -- looked at for one spelled in another case
 
 local MONTHS = {
-  jan = 1, feb = 2, mar = 3, apr = 4, may = 5, jun = 6, jul = 7, aug = 8, sep = 9, oct = 10, nov = 11, dec = 12,
+  jan = 1, feb = 2, mar = 3, apr = 4, may = 5, jun = 6,
+  jul = 7, aug = 8, sep = 9, oct = 10, nov = 11, dec = 12,
 }
 
 --- Days since 1970-01-01.  A year begins in March here, so that the leap day is its last.
@@ -36,14 +37,17 @@ end
 ---@param text string
 ---@return integer|nil
 function retry_after.date(text)
-  local day, month, year, h, m, s = match(text, "^%a%a%a, (%d%d) (%a%a%a) (%d%d%d%d) (%d%d):(%d%d):(%d%d) GMT$")
+  local day, month, year, h, m, s =
+    match(text, "^%a%a%a, (%d%d) (%a%a%a) (%d%d%d%d) (%d%d):(%d%d):(%d%d) GMT$")
   if day then return seconds(year, month, day, h, m, s) end
-  day, month, year, h, m, s = match(text, "^%a+, (%d%d)%-(%a%a%a)%-(%d%d) (%d%d):(%d%d):(%d%d) GMT$")
+  day, month, year, h, m, s =
+    match(text, "^%a+, (%d%d)%-(%a%a%a)%-(%d%d) (%d%d):(%d%d):(%d%d) GMT$")
   if day then
     year = year + 0
     return seconds(year + (year < 70 and 2000 or 1900), month, day, h, m, s)
   end
-  month, day, h, m, s, year = match(text, "^%a%a%a (%a%a%a) +(%d%d?) (%d%d):(%d%d):(%d%d) (%d%d%d%d)$")
+  month, day, h, m, s, year =
+    match(text, "^%a%a%a (%a%a%a) +(%d%d?) (%d%d):(%d%d):(%d%d) (%d%d%d%d)$")
   if day then return seconds(year, month, day, h, m, s) end
 end
 

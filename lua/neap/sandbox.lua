@@ -25,18 +25,21 @@ local MOST_SOURCE_BYTES = 256 * 1024
 local MOST_MODULES = 100
 
 local BASE = {
-  "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset", "select",
-  "tonumber", "tostring", "type",
+  "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset",
+  "select", "tonumber", "tostring", "type",
 }
 
 local MATH = {
-  "abs", "acos", "asin", "atan", "ceil", "cos", "deg", "exp", "floor", "fmod", "huge", "log", "max", "maxinteger",
-  "min", "mininteger", "modf", "pi", "rad", "sin", "sqrt", "tan", "tointeger", "type",
+  "abs", "acos", "asin", "atan", "ceil", "cos", "deg", "exp", "floor", "fmod", "huge", "log",
+  "max", "maxinteger", "min", "mininteger", "modf", "pi", "rad", "sin", "sqrt", "tan",
+  "tointeger", "type",
 }
 
 local ABSENT = {}
-for _, name in ipairs { "io", "os", "debug", "package", "ffi", "jit", "bit", "coroutine", "load", "loadstring",
-  "loadfile", "dofile", "collectgarbage", "print", "setfenv", "getfenv", "module", "utf8", "unpack", "warn" } do
+for _, name in ipairs {
+  "io", "os", "debug", "package", "ffi", "jit", "bit", "coroutine", "load", "loadstring", "loadfile",
+  "dofile", "collectgarbage", "print", "setfenv", "getfenv", "module", "utf8", "unpack", "warn",
+} do
   ABSENT[name] = true
 end
 
@@ -63,7 +66,9 @@ end
 local function text_fault(text)
   if text:find("^%s*$") then return "is empty" end
   if #text > MOST_SOURCE_BYTES then return ("is larger than %d bytes"):format(MOST_SOURCE_BYTES) end
-  if text:find("^\239\187\191") then return "begins with a byte order mark: save it as UTF-8 without one" end
+  if text:find("^\239\187\191") then
+    return "begins with a byte order mark: save it as UTF-8 without one"
+  end
   if text:find("^#") then return "begins with #: a policy is no script, leave that line out" end
   if text:find("^\27") then return "is compiled Lua: only source is loaded" end
 end
@@ -84,23 +89,26 @@ end
 
 -- ---- Modules ----------------------------------------------------------------------------------
 
+local function is_module_name(name)
+  return type(name) == "string" and ("." .. name):gsub("%.[%w_]+", "") == ""
+end
+
 --- require(name), for the files below `root`: each generation loads its own copies, once.
 local function new_require(self)
   local loaded, loading, count = {}, {}, 0
+  local function fail(message, ...) error("require: " .. message:format(...), 3) end
   return function(name)
-    if type(name) ~= "string" or not name:find("^[%w_]+[%w_.]*$") or name:find("..", 1, true) or name:find("%.$") then
-      error(("require: %s is no name of a module: letters, digits and _, with dots between"):format(tostring(name)), 2)
+    if not is_module_name(name) then
+      fail("%s is no name of a module: letters, digits and _, with dots between", tostring(name))
     end
     if loaded[name] ~= nil then return loaded[name] end
-    if loading[name] then error(("require: %s requires itself"):format(name), 2) end
-    if not self.is_loading then error("require: belongs at the top of the file, not into a function", 2) end
+    if loading[name] then fail("%s requires itself", name) end
+    if not self.is_loading then fail "belongs at the top of the file, not into a function" end
     count = count + 1
-    if count > MOST_MODULES then error(("require: more than %d modules"):format(MOST_MODULES), 2) end
+    if count > MOST_MODULES then fail("more than %d modules", MOST_MODULES) end
     local path = self.root .. "/" .. name:gsub("%.", "/") .. ".lua"
     local text, message = self.read(path)
-    if not text then
-      error(("require: there is no module %s below %s: %s"):format(name, self.root, tostring(message)), 2)
-    end
+    if not text then fail("there is no %s below %s: %s", name, self.root, tostring(message)) end
     self.sources[#self.sources + 1] = { path = path, text = text }
     local chunk, err = compile(text, path, self.env)
     if not chunk then error(err, 0) end
@@ -126,10 +134,12 @@ local function strict(env)
     __metatable = false,
     __index = function(_, name)
       if ABSENT[name] then error(("%s is not available to a policy"):format(name), 2) end
-      error(("the name %s is not known%s"):format(tostring(name), suggest.hint(name, known_names(env))), 2)
+      local hint = suggest.hint(name, known_names(env))
+      error(("the name %s is not known%s"):format(tostring(name), hint), 2)
     end,
     __newindex = function(_, name)
-      error(("%s is assigned without being declared: write local %s"):format(tostring(name), tostring(name)), 2)
+      name = tostring(name)
+      error(("%s is assigned without being declared: write local %s"):format(name, name), 2)
     end,
   })
 end
@@ -141,8 +151,14 @@ end
 ---@field is_loading boolean
 ---@field is_own_metatable fun(value: any): boolean
 
+---@class (exact) neap.sandbox.Options
+---@field root string
+---@field read fun(path: string): string|nil, string|nil
+---@field budget? neap.Budget
+---@field globals table what else the policy sees
+
 --- A sandbox for one policy generation.
----@param options { root: string, read: (fun(path: string): string|nil, string|nil), budget: neap.Budget?, globals: table }
+---@param options neap.sandbox.Options
 ---@return neap.Sandbox
 function sandbox.new(options)
   local budget = options.budget or {}
@@ -158,7 +174,8 @@ function sandbox.new(options)
     is_own_metatable = function(value) return type(library.getmetatable(value)) == "table" end,
   }
   local env = copied(_G, BASE)
-  env.xpcall, env.setmetatable, env.getmetatable = xpcall, library.setmetatable, library.getmetatable
+  env.setmetatable, env.getmetatable = library.setmetatable, library.getmetatable
+  env.xpcall = xpcall
   env.math, env.string, env.table = copied(math, MATH), library.string, library.table
   env.require, env._G = new_require(self), env
   for name, value in pairs(options.globals) do env[name] = value end

@@ -1,5 +1,6 @@
---- Every key of a policy file, once: what it is, its range, its default and a sentence that says what it
--- does.  Validation, the effective configuration, error texts and docs/policies.md are made from here.
+--- Every key of a policy file, once: what it is, its range, its default and a sentence that says
+-- what it does.  Validation, the effective configuration, error texts and docs/policies.md are made
+-- from here.
 --
 -- The ranges are those of neap.h, which checks the numbers again.
 
@@ -44,9 +45,11 @@ schema.keys = {
     doc = "The policy's identity: the file's name without .lua." },
 
   { key = "window", kind = "table", doc = "What is remembered of the calls." },
-  { key = "window.kind", kind = "choice", choices = { "time", "count" }, default = "time", rule = "window",
+  { key = "window.kind", kind = "choice",
+    choices = { "time", "count" }, default = "time", rule = "window",
     doc = "Calls of the last length_ms, or the last `calls` calls." },
-  { key = "window.length_ms", kind = "ms", min = 100, max = HOUR_MS, default = 10000, rule = "length_ms",
+  { key = "window.length_ms", kind = "ms", min = 100, max = HOUR_MS, default = 10000,
+    rule = "length_ms",
     doc = "How far back a time window goes." },
   { key = "window.calls", kind = "whole", min = 1, max = 1024, default = 100, rule = "calls",
     doc = "How many calls a count window holds." },
@@ -55,7 +58,8 @@ schema.keys = {
     doc = "When the breaker opens: as soon as any of these rules holds.  At least one is needed." },
   { key = "trip.failures", kind = "whole", min = 1, max = 1000000, rule = "failures",
     doc = "So many failures in the window." },
-  { key = "trip.consecutive_failures", kind = "whole", min = 1, max = 1000000, rule = "consecutive_failures",
+  { key = "trip.consecutive_failures", kind = "whole", min = 1, max = 1000000,
+    rule = "consecutive_failures",
     doc = "So many failures in a row, however long they took to come." },
   { key = "trip.failure_rate", kind = "positive share", rule = "failure_rate",
     doc = "Such a share of the calls in the window failed." },
@@ -70,7 +74,8 @@ schema.keys = {
     doc = "decide(snapshot) -> true to open; asked after each failure and slow call." },
 
   { key = "open", kind = "table", doc = "How long it stays open." },
-  { key = "open.cooldown_ms", kind = "ms", min = 1, max = DAY_MS, default = 5000, rule = "cooldown_ms",
+  { key = "open.cooldown_ms", kind = "ms", min = 1, max = DAY_MS, default = 5000,
+    rule = "cooldown_ms",
     doc = "The first time." },
   { key = "open.backoff", kind = "factor", min = 1, max = 100, default = 2, rule = "backoff",
     doc = "Each further time in a row, so many times as long as before." },
@@ -86,31 +91,34 @@ schema.keys = {
   { key = "half_open.successes", kind = "whole", min = 1, max = 31, default = 2, rule = "successes",
     default_doc = "2, or probes if that is less",
     doc = "So many of them must succeed.  Once that is out of reach it opens again." },
-  { key = "half_open.concurrent", kind = "whole", min = 1, max = 15, default = 1, rule = "concurrent",
+  { key = "half_open.concurrent", kind = "whole", min = 1, max = 15, default = 1,
+    rule = "concurrent",
     doc = "So many of them may be under way at once." },
   { key = "half_open.lease_ms", kind = "ms", min = 1, max = HOUR_MS, rule = "lease_ms",
     default_doc = "twice timeout_ms, or 30000 without one",
     doc = "A probe that has not come back by then is lost, and it opens again." },
   { key = "half_open.decide", kind = "function",
-    doc = "decide(round) -> \"close\", \"open\" or nil; asked after each probe, in place of `successes`." },
+    doc = 'decide(round) -> "close", "open" or nil; asked after each probe, before successes.' },
 
   { key = "timeout_ms", kind = "ms", min = 1, max = HOUR_MS - 1, rule = "timeout_ms",
     default_doc = "none", doc = "A call that takes longer is given up, and has failed." },
   { key = "mode", kind = "choice", choices = MODES, default = "auto", rule = "mode",
-    doc = "\"auto\" is the breaker at work; \"forced_closed\" is off; \"shadow\" only says what it would do." },
+    doc = '"auto": at work; "forced_closed": off; "shadow": only says what it would do.' },
 
   { key = "classify", kind = "classifier", default_doc = "classify.default",
-    doc = "classify(call) -> \"success\", \"failure\" or \"neutral\", then perhaps a reason and retry_after_ms." },
+    doc = 'classify(call) -> "success", "failure" or "neutral", then a reason and retry_after_ms.' },
   { key = "fallback", kind = "stages", default_doc = "none",
     doc = "Who answers when the dependency cannot: the first stage that has an answer." },
-  { key = "fallback_on", kind = "causes", choices = schema.causes, default = { "refused", "timeout", "failure" },
+  { key = "fallback_on", kind = "causes", choices = schema.causes,
+    default = { "refused", "timeout", "failure" },
     doc = "What makes the fallback answer." },
 }
 
 local TIMEOUT = { key = "timeout_ms", kind = "ms", min = 1, max = HOUR_MS - 1, default_doc = "none",
   doc = "An answer that takes longer is not used." }
 
---- The options of each fallback stage.  A key "value", "name" or "run" is the constructor's argument.
+--- The options of each fallback stage.  A key "value", "name" or "run" is the constructor's
+--- argument.
 ---@type table<string, neap.schema.key[]>
 schema.stages = {
   last_good = {
@@ -118,7 +126,8 @@ schema.stages = {
       doc = "An answer that is older is not used." },
     { key = "max_entries", kind = "whole", min = 1, max = 1000000, default = 1000,
       doc = "So many answers are kept; the one unused for longest goes first." },
-    { key = "max_bytes", kind = "whole", min = 1024, max = 1024 * 1024 * 1024, default = 8 * 1024 * 1024,
+    { key = "max_bytes", kind = "whole", min = 1024, max = 1024 * 1024 * 1024,
+      default = 8 * 1024 * 1024,
       doc = "So many bytes of answers are kept." },
     { key = "key", kind = "function", default_doc = "the call's arguments, or the request",
       doc = "key(call) -> text: calls of one key share an answer; nil: this one is not kept." },
@@ -126,23 +135,27 @@ schema.stages = {
   },
   default = {
     { key = "value", kind = "any", required = true,
-      doc = "The answer, or a function(call) -> answer.  In the sidecar a table { status, headers, body } is an HTTP "
-        .. "answer; any other table is sent as JSON." },
+      doc = "The answer, or a function(call) -> answer.  In the sidecar a table { status, headers, "
+        .. "body } is an HTTP answer; any other table is sent as JSON." },
     TIMEOUT,
   },
   fail = {
     { key = "status", kind = "whole", min = 400, max = 599, default = 503,
       doc = "The HTTP status in the sidecar." },
-    { key = "kind", kind = "text", default_doc = "why the chain was asked", doc = "The kind of the error that the caller gets." },
-    { key = "retry_after_ms", kind = "ms", min = 1, max = DAY_MS, default_doc = "until the breaker lets a call through",
+    { key = "kind", kind = "text", default_doc = "why the chain was asked",
+      doc = "The kind of the error that the caller gets." },
+    { key = "retry_after_ms", kind = "ms", min = 1, max = DAY_MS,
+      default_doc = "until the breaker lets a call through",
       doc = "When to ask again." },
   },
   guard = {
-    { key = "name", kind = "text", required = true, doc = "The policy whose guard answers instead." },
+    { key = "name", kind = "text", required = true,
+      doc = "The policy whose guard answers instead." },
     TIMEOUT,
   },
   ["function"] = {
-    { key = "run", kind = "function", required = true, doc = "run(call) -> answer, or nil to decline." },
+    { key = "run", kind = "function", required = true,
+      doc = "run(call) -> answer, or nil to decline." },
     TIMEOUT,
   },
 }
@@ -167,22 +180,26 @@ function schema.names(section)
   return names
 end
 
+local EXPECTED = {
+  whole = "a whole number from %d to %d",
+  ms = "a whole number of milliseconds from %d to %d",
+  share = "a share from 0 to 1, e.g. 0.2",
+  ["positive share"] = "a share over 0, up to 1, e.g. 0.5",
+  factor = "a factor from %d to %d, e.g. 2",
+  stages = "a list of fallback stages",
+  classifier = "a function, or one of classify.*",
+  text = "a text that is not empty",
+}
+
 --- The range of a key in words: what would be right.
 ---@param spec neap.schema.key
 ---@return string
 function schema.expected(spec)
-  local kind = spec.kind
-  if kind == "whole" then return ("a whole number from %d to %d"):format(spec.min, spec.max) end
-  if kind == "ms" then return ("a whole number of milliseconds from %d to %d"):format(spec.min, spec.max) end
-  if kind == "share" then return "a share from 0 to 1, e.g. 0.2" end
-  if kind == "positive share" then return "a share over 0, up to 1, e.g. 0.5" end
-  if kind == "factor" then return ("a factor from %d to %d, e.g. 2"):format(spec.min, spec.max) end
-  if kind == "choice" then return '"' .. table.concat(spec.choices, '", "') .. '"' end
-  if kind == "causes" then return 'a list of "' .. table.concat(spec.choices, '", "') .. '"' end
-  if kind == "stages" then return "a list of fallback stages" end
-  if kind == "classifier" then return "a function, or one of classify.*" end
-  if kind == "text" then return "a text that is not empty" end
-  return "a " .. kind
+  local words = EXPECTED[spec.kind]
+  if words then return words:format(spec.min, spec.max) end
+  if not spec.choices then return "a " .. spec.kind end
+  local choices = '"' .. table.concat(spec.choices, '", "') .. '"'
+  return spec.kind == "causes" and "a list of " .. choices or choices
 end
 
 return schema

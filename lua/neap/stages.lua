@@ -1,8 +1,8 @@
 --- The constructors of a policy's fallback stages, and what becomes of what they make.
 --
--- fallback.last_good { … } and its sisters only note what they were given, and answer a token that the
--- policy puts into its list.  The list is checked when the file has run, with the rest of it, so that
--- what is wrong with a stage is reported by its place and line.
+-- fallback.last_good { … } and its sisters only note what they were given, and answer a token that
+-- the policy puts into its list.  The list is checked when the file has run, with the rest of it,
+-- so that what is wrong with a stage is reported by its place and line.
 
 local core = require "neap.core"
 local problem = require "neap.problem"
@@ -13,7 +13,10 @@ local validate = require "neap.validate"
 local stages = {}
 
 local run = core.run
-local DEEPEST, MOST_VALUES = 32, 10000
+local shown = problem.shown
+local DEEPEST, MOST_VALUES, MOST_STAGES = 32, 10000, 100
+local NO_STAGE = "%s is no stage: write fallback.last_good { ... }, fallback.default(...), "
+  .. "fallback.fail { ... }, fallback.guard(...) or a function"
 
 ---@class (exact) neap.Stage
 ---@field kind "last_good"|"default"|"fail"|"guard"|"function"
@@ -26,7 +29,8 @@ local DEEPEST, MOST_VALUES = 32, 10000
 ---@field error_kind? string
 ---@field retry_after_ms? integer
 ---@field guard? string of guard
----@field run? fun(call: table): any, string|nil of default and function: the answer, or nil; or a fault
+---@field run? fun(call: table): any, string|nil of default and function: the answer, or a fault
+---@field is_constant? boolean of default: it always answers
 
 -- ---- Constructors -----------------------------------------------------------------------------
 
@@ -112,11 +116,15 @@ local function budgeted_key(box, f)
       return nil, value
     end
     if value == nil or type(value) == "string" or type(value) == "number" then return value end
-    return nil, ("answered %s, not a text"):format(problem.shown(value))
+    return nil, ("answered %s, not a text"):format(shown(value))
   end
 end
 
 -- ---- Stages -----------------------------------------------------------------------------------
+
+local function is_status(value)
+  return type(value) == "number" and value % 1 == 0 and value >= 200 and value <= 599
+end
 
 --- Why a default of that shape would be no HTTP answer, or nil: it is one, or is not meant as one.
 local function answer_fault(value)
@@ -125,18 +133,20 @@ local function answer_fault(value)
     if key ~= "status" and key ~= "headers" and key ~= "body" then return nil end
   end
   local status = value.status
-  if status ~= nil and (type(status) ~= "number" or status % 1 ~= 0 or status < 200 or status > 599) then
-    return ("status %s: an HTTP answer has a whole number from 200 to 599"):format(problem.shown(status))
+  if status ~= nil and not is_status(status) then
+    return ("status %s: an HTTP answer has a whole number from 200 to 599"):format(shown(status))
   elseif value.body ~= nil and type(value.body) ~= "string" then
-    return ("body is %s: an HTTP answer has a text"):format(problem.shown(value.body))
+    return ("body is %s: an HTTP answer has a text"):format(shown(value.body))
   elseif value.headers ~= nil and type(value.headers) ~= "table" then
-    return ("headers is %s: an HTTP answer has a table"):format(problem.shown(value.headers))
+    return ("headers is %s: an HTTP answer has a table"):format(shown(value.headers))
   end
 end
 
 local function new_default(path, options, sandbox, report)
   local value = options.value
-  if type(value) == "function" then return budgeted(sandbox.box, value, sandbox.is_own_metatable), "a function" end
+  if type(value) == "function" then
+    return budgeted(sandbox.box, value, sandbox.is_own_metatable), "a function"
+  end
   local ok, copy = pcall(copy_of, value, 1)
   local fault = not ok and copy or answer_fault(copy)
   if fault then report(path, value, "fallback.default: " .. fault) end
@@ -148,31 +158,34 @@ end
 local function new_stage(noted, path, sandbox, report)
   local kind, given = noted.kind, noted.options
   if type(given) ~= "table" then
-    report(path, given, ("fallback.%s: %s: a table of options is needed"):format(kind, problem.shown(given)))
+    report(path, given, "%s: a table of options is needed", shown(given))
     return nil
   end
   local merged = {}
   for key, value in next, given do merged[key] = value end
   if noted.argument then merged[noted.argument.key] = noted.argument.value end
   local options = validate.options(kind, merged, path, report)
-  local stage, shown = { kind = kind }, { kind = kind }
+  local stage, as_shown = { kind = kind }, { kind = kind }
   for _, spec in ipairs(schema.stages[kind]) do
     local value = options[spec.key]
-    stage[spec.key], shown[spec.key] = value, type(value) == "function" and "a function" or value
+    stage[spec.key] = value
+    as_shown[spec.key] = type(value) == "function" and "a function" or value
   end
   if kind == "last_good" then
     stage.key = options.key and budgeted_key(sandbox.box, options.key)
   elseif kind == "default" and options.value ~= nil then
-    stage.value, stage.run, shown.value = nil, new_default(path, options, sandbox, report)
+    stage.value = nil
+    stage.run, as_shown.value = new_default(path, options, sandbox, report)
+    stage.is_constant = type(options.value) ~= "function"
   elseif kind == "fail" then
     stage.error_kind = options.kind
-    stage.kind, shown.kind, shown.error_kind = kind, kind, options.kind
+    stage.kind, as_shown.kind, as_shown.error_kind = kind, kind, options.kind
   elseif kind == "guard" then
     stage.guard, stage.name = options.name, nil
   elseif kind == "function" then
     stage.run = options.run and budgeted(sandbox.box, options.run, sandbox.is_own_metatable)
   end
-  return stage, shown
+  return stage, as_shown
 end
 
 --- The stages of a policy's `fallback` list.
@@ -180,31 +193,31 @@ end
 ---@param noted table<table, table> as of stages.library()
 ---@param sandbox neap.Sandbox
 ---@param report neap.report
----@return neap.Stage[] made, table[] shown
+---@return neap.Stage[] made, table[] as_shown
 function stages.of(list, noted, sandbox, report)
-  local made, shown, n = {}, {}, 0
+  local made, as_shown, n = {}, {}, 0
   for key in next, list do
     if type(key) ~= "number" or key % 1 ~= 0 or key < 1 then
-      report(("fallback[%s]"):format(problem.shown(key)), list[key], "is not a place in a list: stages follow each other")
+      report(("fallback[%s]"):format(shown(key)), list[key], "is no place in a list of stages")
     elseif key > n then
       n = key
     end
   end
-  for i = 1, math.min(n, 100) do
+  if n > MOST_STAGES then report("fallback", nil, "has more than %d stages", MOST_STAGES) end
+  for i = 1, math.min(n, MOST_STAGES) do
     local value, path = list[i], ("fallback[%d]"):format(i)
     if value == nil then
       report(path, nil, "is nil: a stage is missing; is what stands there defined?")
     elseif type(value) == "function" then
       value = { kind = "function", options = {}, argument = { key = "run", value = value } }
-      made[#made + 1], shown[#shown + 1] = new_stage(value, path, sandbox, report)
+      made[#made + 1], as_shown[#as_shown + 1] = new_stage(value, path, sandbox, report)
     elseif noted[value] then
-      made[#made + 1], shown[#shown + 1] = new_stage(noted[value], path, sandbox, report)
+      made[#made + 1], as_shown[#as_shown + 1] = new_stage(noted[value], path, sandbox, report)
     else
-      report(path, value, ("%s is no stage: write fallback.last_good { ... }, fallback.default(...), fallback.fail { ... }, "
-        .. "fallback.guard(...) or a function"):format(problem.shown(value)))
+      report(path, value, NO_STAGE, shown(value))
     end
   end
-  return made, shown
+  return made, as_shown
 end
 
 return stages

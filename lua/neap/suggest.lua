@@ -4,7 +4,8 @@ local suggest = {}
 
 local LONGEST = 60 -- bytes; nobody mistypes more
 
---- How many letters must be added, dropped, changed or swapped with their neighbour to make `a` of `b`.
+--- How many letters must be added, dropped, changed or swapped with their neighbour to make `a` of
+--- `b`.
 ---@param a string
 ---@param b string
 ---@return integer

@@ -3,14 +3,25 @@
 local core = require "neap.core"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
+local suggest = require "neap.suggest"
 
 local together = {}
 
 local shown = problem.shown
 local DAY_MS = 24 * 60 * 60 * 1000
+local WRONG_WINDOW = 'belongs to a window of kind = "%s"; this one has kind = "%s"'
+local NO_RULE = "has no rule: give failures, consecutive_failures, failure_rate, slow_rate or "
+  .. "decide, e.g. trip = { failures = 5 }"
 local RULES = { "failures", "consecutive_failures", "failure_rate", "slow_rate", "decide" }
 
 -- ---- Impossible combinations ------------------------------------------------------------------
+
+--- The value of a key, or its default.
+local function in_force(values, key)
+  local value = values[key]
+  if value == nil then return schema.by_key[key].default end
+  return value
+end
 
 local function has_rule(trip)
   for _, name in ipairs(RULES) do
@@ -22,51 +33,54 @@ end
 local function check_window(v, report)
   if v["window.kind"] == "count" then
     if v["window.length_ms"] then
-      report("window.length_ms", v["window.length_ms"], 'belongs to a window of kind = "time"; this one has kind = "count"')
+      report("window.length_ms", v["window.length_ms"], WRONG_WINDOW, "time", "count")
     end
   elseif v["window.calls"] then
-    report("window.calls", v["window.calls"], 'belongs to a window of kind = "count"; this one has kind = "time"')
+    report("window.calls", v["window.calls"], WRONG_WINDOW, "count", "time")
   end
 end
 
 local function check_trip(v, given, report)
   if type(rawget(given, "trip")) == "table" and not has_rule(given.trip) then
-    report("trip", nil, "has no rule: give failures, consecutive_failures, failure_rate, slow_rate or decide, "
-      .. "e.g. trip = { failures = 5 }")
+    report("trip", nil, NO_RULE)
   end
   if v["trip.slow_rate"] and not v["trip.slow_call_ms"] then
     report("trip.slow_rate", v["trip.slow_rate"], "needs trip.slow_call_ms: which calls are slow?")
   end
-  local calls = v["window.kind"] == "count" and (v["window.calls"] or schema.by_key["window.calls"].default)
-  local minimum = v["trip.minimum_calls"]
-  if calls and minimum and minimum > calls then
-    report("trip.minimum_calls", minimum, ("%s is more than the window holds: at most window.calls, which is %s"):format(
-      shown(minimum), shown(calls)))
+  local calls, minimum = in_force(v, "window.calls"), v["trip.minimum_calls"]
+  if v["window.kind"] == "count" and minimum and minimum > calls then
+    report("trip.minimum_calls", minimum,
+      "%s is more than the window holds: at most window.calls, which is %s",
+      shown(minimum), shown(calls))
   end
 end
 
 local function check_open(v, report)
-  local cooldown = v["open.cooldown_ms"] or schema.by_key["open.cooldown_ms"].default
-  local most, jitter = v["open.max_cooldown_ms"], v["open.jitter"] or schema.by_key["open.jitter"].default
+  local cooldown, jitter = in_force(v, "open.cooldown_ms"), in_force(v, "open.jitter")
+  local most = v["open.max_cooldown_ms"]
+  local longest = most or cooldown
   if most and most < cooldown then
-    report("open.max_cooldown_ms", most, ("%s is less than open.cooldown_ms, which is %s"):format(shown(most), shown(cooldown)))
-  elseif (most or cooldown) * (1 + jitter) > DAY_MS then
-    report(most and "open.max_cooldown_ms" or "open.cooldown_ms", most or cooldown,
-      ("%s, lengthened by a jitter of %s, is more than a day (%d)"):format(shown(most or cooldown), shown(jitter), DAY_MS))
+    report("open.max_cooldown_ms", most, "%s is less than open.cooldown_ms, which is %s",
+      shown(most), shown(cooldown))
+  elseif longest * (1 + jitter) > DAY_MS then
+    report(most and "open.max_cooldown_ms" or "open.cooldown_ms", longest,
+      "%s, lengthened by a jitter of %s, is more than a day, which is %d",
+      shown(longest), shown(jitter), DAY_MS)
   end
 end
 
 local function check_half_open(v, report)
-  local probes = v["half_open.probes"] or schema.by_key["half_open.probes"].default
-  local successes = v["half_open.successes"]
+  local probes, successes = in_force(v, "half_open.probes"), v["half_open.successes"]
   if successes and successes > probes then
-    report("half_open.successes", successes, ("%s of %s probes cannot succeed: at most half_open.probes, which is %s"):format(
-      shown(successes), shown(probes), shown(probes)))
+    report("half_open.successes", successes,
+      "%s is more than there are probes: at most half_open.probes, which is %s",
+      shown(successes), shown(probes))
   end
   local lease, timeout = v["half_open.lease_ms"], v.timeout_ms
   if lease and timeout and lease <= timeout then
-    report("half_open.lease_ms", lease, ("%s must be more than timeout_ms, which is %s: a probe may take that long"):format(
-      shown(lease), shown(timeout)))
+    report("half_open.lease_ms", lease,
+      "%s must be more than timeout_ms, which is %s: a probe may take that long",
+      shown(lease), shown(timeout))
   end
 end
 
@@ -75,8 +89,9 @@ local function check_causes(v, report)
     local is_known = false
     for _, known in ipairs(schema.causes) do is_known = is_known or known == cause end
     if not is_known then
-      report(("fallback_on[%d]"):format(i), cause, ("%s is not one of %s"):format(
-        shown(cause), '"' .. table.concat(schema.causes, '", "') .. '"'))
+      report(("fallback_on[%d]"):format(i), cause, "%s is not one of %s%s",
+        shown(cause), '"' .. table.concat(schema.causes, '", "') .. '"',
+        suggest.hint(cause, schema.causes))
     end
   end
 end
@@ -112,7 +127,8 @@ function together.rules(values, report)
   local rules, fault = core.rules(numbers)
   if rules then return rules end
   local spec = schema.by_rule[fault.field]
-  report(spec and spec.key or fault.field, fault.value, ("%s %s"):format(shown(fault.value), fault.expected))
+  local key = spec and spec.key or fault.field
+  report(key, fault.value, "%s %s", shown(fault.value), fault.expected)
 end
 
 -- ---- What is allowed but surprising -----------------------------------------------------------
@@ -127,18 +143,20 @@ end
 ---@return { key: string, message: string }[]
 function together.warnings(values, made)
   local found = {}
-  local function warn(key, message) found[#found + 1] = { key = key, message = message } end
+  local function warn(key, message, ...)
+    found[#found + 1] = { key = key, message = message:format(...) }
+  end
   local has_rate = values["trip.failure_rate"] or values["trip.slow_rate"] or values["trip.decide"]
   if values["trip.minimum_calls"] and not has_rate then
     warn("trip.minimum_calls", "has no effect: it is for rates, and there is no rule of that kind")
   end
   local slow, timeout = values["trip.slow_call_ms"], values.timeout_ms
   if slow and timeout and slow >= timeout then
-    warn("trip.slow_call_ms", ("no call is slow: at timeout_ms = %s it is given up already"):format(shown(timeout)))
+    warn("trip.slow_call_ms", "no call is slow: at timeout_ms = %s it is given up", shown(timeout))
   end
   for i = 1, #made - 1 do
     if is_total(made[i]) then
-      warn(("fallback[%d]"):format(i + 1), ("is never asked: fallback[%d] always answers"):format(i))
+      warn(("fallback[%d]"):format(i + 1), "is never asked: fallback[%d] always answers", i)
       break
     end
   end

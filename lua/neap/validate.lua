@@ -1,7 +1,7 @@
 --- Checks what a policy file returned against the schema: every problem in it, not just the first.
 --
 --   validate.policy(given, report) -> what is to be used, with defaults
---   report(key, value, message)
+--   report(key, value, format, ...)
 
 local classify = require "neap.classify"
 local problem = require "neap.problem"
@@ -12,21 +12,24 @@ local validate = {}
 
 local shown = problem.shown
 
----@alias neap.report fun(key: string, value: any, message: string)
+---@alias neap.report fun(key: string, value: any, format: string, ...: any)
 
 -- ---- One value --------------------------------------------------------------------------------
 
 --- What is wrong with `value` as a number, or nil.
 local function number_fault(spec, value)
   local expected = schema.expected(spec)
-  if type(value) ~= "number" then return ("%s is not a number: %s"):format(shown(value), expected) end
-  if value ~= value then return "nan is not a number: " .. expected end
+  if type(value) ~= "number" or value ~= value then
+    return ("%s is not a number: %s"):format(shown(value), expected)
+  end
   local min, max = spec.min or 0, spec.max or 1
   if value < min or value > max or spec.kind == "positive share" and value == 0 then
-    local is_percent = not spec.max and value > 1 and value <= 100
-    if is_percent then expected = expected:gsub("e%.g%. .*", ("e.g. %.14g for %.14g %%%%"):format(value / 100, value)) end
-    local off = value == 0 and spec.default == nil and not spec.required and not spec.default_doc
-    return ("%s is out of range: %s%s"):format(shown(value), expected, off and "; to do without, leave it out" or "")
+    if not spec.max and value > 1 and value <= 100 then
+      expected = ("%s%.14g for %.14g %%"):format(expected:match("^.*e%.g%. "), value / 100, value)
+    end
+    local is_off = value == 0 and spec.default == nil and not spec.default_doc
+    local hint = is_off and "; to do without, leave it out" or ""
+    return ("%s is out of range: %s%s"):format(shown(value), expected, hint)
   end
   if (spec.kind == "whole" or spec.kind == "ms") and value % 1 ~= 0 then
     return ("%s is not whole: %s"):format(shown(value), expected)
@@ -41,24 +44,29 @@ local function choice_fault(spec, value)
   for _, choice in ipairs(spec.choices) do
     if value == choice then return nil end
   end
-  return ("%s is not one of %s%s"):format(shown(value), schema.expected(spec), suggest.hint(value, spec.choices))
+  local hint = suggest.hint(value, spec.choices)
+  return ("%s is not one of %s%s"):format(shown(value), schema.expected(spec), hint)
 end
 
-local function kind_fault(spec, is_right, value)
-  if not is_right then return ("%s: %s is needed"):format(shown(value), schema.expected(spec)) end
+--- A check of values that are right if `is_right` says so.
+local function kind_fault(is_right)
+  return function(spec, value)
+    if is_right(value) then return nil end
+    return ("%s: %s is needed"):format(shown(value), schema.expected(spec))
+  end
 end
+
+local table_fault = kind_fault(function(value) return type(value) == "table" end)
 
 local FAULTS = {
   whole = number_fault, ms = number_fault, share = number_fault, factor = number_fault,
   ["positive share"] = number_fault, choice = choice_fault,
-  text = function(spec, value) return kind_fault(spec, type(value) == "string" and value ~= "", value) end,
-  table = function(spec, value) return kind_fault(spec, type(value) == "table", value) end,
-  stages = function(spec, value) return kind_fault(spec, type(value) == "table", value) end,
-  causes = function(spec, value) return kind_fault(spec, type(value) == "table", value) end,
-  classifier = function(spec, value) return kind_fault(spec, is_callable(value), value) end,
+  table = table_fault, stages = table_fault, causes = table_fault,
+  text = kind_fault(function(value) return type(value) == "string" and value ~= "" end),
+  ["function"] = kind_fault(function(value) return type(value) == "function" end),
+  classifier = kind_fault(is_callable),
   any = function() end,
 }
-FAULTS["function"] = function(spec, value) return kind_fault(spec, type(value) == "function", value) end
 
 --- What is wrong with `value`, or nil.
 ---@param spec neap.schema.key
@@ -70,8 +78,8 @@ end
 -- ---- Names that are not known -----------------------------------------------------------------
 
 local MS_PER = {
-  s = 1000, sec = 1000, secs = 1000, second = 1000, seconds = 1000, m = 60000, min = 60000, minutes = 60000,
-  h = 3600000, hours = 3600000,
+  s = 1000, sec = 1000, secs = 1000, second = 1000, seconds = 1000,
+  m = 60000, min = 60000, minutes = 60000, h = 3600000, hours = 3600000,
 }
 
 local function is_in(list, name)
@@ -83,15 +91,17 @@ end
 
 --- A duration without its unit, or with another: what it would be in milliseconds.
 local function unit_hint(name, value, known)
+  local is_number = type(value) == "number"
   if is_in(known, name .. "_ms") then
-    if type(value) ~= "number" then return (": did you mean %s_ms, in milliseconds?"):format(name) end
-    return (": it has no unit: write %s_ms = %s for %s milliseconds, or %s_ms = %s for %s seconds"):format(
-      name, shown(value), shown(value), name, shown(value * 1000), shown(value))
+    if not is_number then return (": did you mean %s_ms, in milliseconds?"):format(name) end
+    local ms, as_s = shown(value), shown(value * 1000)
+    return (": it has no unit: write %s_ms = %s for %s milliseconds, or %s_ms = %s for %s seconds")
+      :format(name, ms, ms, name, as_s, ms)
   end
   local stem, unit = name:match("^(.+)_(%l+)$")
   if stem and MS_PER[unit] and is_in(known, stem .. "_ms") then
-    if type(value) ~= "number" then return (": durations are in milliseconds: %s_ms"):format(stem) end
-    return (": durations are in milliseconds: write %s_ms = %s"):format(stem, shown(value * MS_PER[unit]))
+    local ms = is_number and " = " .. shown(value * MS_PER[unit]) or ""
+    return (": durations are in milliseconds: write %s_ms%s"):format(stem, ms)
   end
 end
 
@@ -101,8 +111,8 @@ local function elsewhere_hint(section, name)
     local above, leaf = spec.key:match("^(.*)%.([^.]+)$")
     above, leaf = above or "", leaf or spec.key
     if (leaf == name or leaf == name .. "_ms") and above ~= section then
-      if above == "" then return (": %s belongs to the policy itself, not to a section"):format(leaf) end
-      return (": %s belongs in %s = { ... }"):format(leaf, above)
+      local place = above == "" and "to the policy itself" or ("in %s = { ... }"):format(above)
+      return (": %s belongs %s"):format(leaf, place)
     end
   end
 end
@@ -112,8 +122,8 @@ local function unknown(section, name, value, known)
   if name == "enabled" or name == "disabled" then
     return 'is not a key; to switch the breaker off write mode = "forced_closed"'
   end
-  return "is not a key" .. (unit_hint(name, value, known) or section and elsewhere_hint(section, name)
-    or suggest.hint(name, known))
+  local hint = unit_hint(name, value, known) or section and elsewhere_hint(section, name)
+  return "is not a key" .. (hint or suggest.hint(name, known))
 end
 
 local function key_in(section, name)
@@ -149,7 +159,7 @@ function validate.options(kind, options, path, report)
     local value = rawget(options, spec.key)
     if value == nil then value = spec.default end
     if value == nil and spec.required then
-      report(path, nil, ("fallback.%s needs a %s: %s"):format(kind == "function" and "call" or kind, spec.key, spec.doc))
+      report(path, nil, "%s is missing: %s", spec.key, spec.doc)
     elseif value ~= nil then
       local fault = validate.fault(spec, value)
       if fault then report(path .. "." .. spec.key, value, fault) else used[spec.key] = value end
@@ -162,7 +172,9 @@ local function check_sections(given, report)
   report_unknown("", given, schema.names(""), report, true)
   for _, spec in ipairs(schema.keys) do
     local section = spec.kind == "table" and rawget(given, spec.key)
-    if type(section) == "table" then report_unknown(spec.key, section, schema.names(spec.key), report, true) end
+    if type(section) == "table" then
+      report_unknown(spec.key, section, schema.names(spec.key), report, true)
+    end
   end
 end
 

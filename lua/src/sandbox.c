@@ -25,10 +25,10 @@ typedef struct neap__box {
   uint64_t looked_ns;   /* at the monotonic clock, when the deadline was set */
   lua_Alloc alloc;      /* the state's own, while a decision runs */
   void *alloc_data;
-  int64_t held;    /* bytes taken less bytes freed while it ran: what it hoards, about */
-  bool running;    /* a decision is under way */
-  bool condemned;  /* hoarded: runs no more */
-  uint32_t slice;  /* steps */
+  int64_t held;   /* bytes taken less bytes freed while it ran: what it hoards, about */
+  bool running;   /* a decision is under way */
+  bool condemned; /* hoarded: runs no more */
+  uint32_t slice; /* steps */
   uint32_t budget_steps, budget_ms;
   int64_t budget_bytes;
   neap__arena *arena; /* NULL: the state has another allocator */
@@ -158,7 +158,8 @@ static neap__box *check_box(lua_State *L, int arg) { return luaL_checkudata(L, a
 static void box_renew(lua_State *L, int index, neap__box *b) {
   b->co = NULL;
   lua_State *co = lua_newthread(L);
-  if (!lua_checkstack(co, STACK)) luaL_error(L, "not enough memory"); /* raised here: nobody catches on `co` */
+  if (!lua_checkstack(co, STACK))
+    luaL_error(L, "not enough memory"); /* raised here: nobody catches on `co` */
   compat_setref(L, index, 1);
   b->co = co;
 }
@@ -215,7 +216,8 @@ static void push_said(lua_State *L, lua_State *co) {
 
 /* false, message, kind.  Kinds: "steps" "bytes" "time" (overruns), "memory", "yield", "error". */
 static int push_fault(lua_State *L, neap__box *b, lua_State *co, int status) {
-  static const char *const spent[] = { [OVER_STEPS] = "steps", [OVER_BYTES] = "bytes", [OVER_TIME] = "time" };
+  static const char *const spent[] = {
+      [OVER_STEPS] = "steps", [OVER_BYTES] = "bytes", [OVER_TIME] = "time"};
   lua_settop(L, 1);
   lua_pushboolean(L, 0);
   if (b->over == OVER_STEPS)
@@ -230,7 +232,7 @@ static int push_fault(lua_State *L, neap__box *b, lua_State *co, int status) {
     lua_pushliteral(L, "found no memory");
   else
     push_said(L, co);
-  lua_pushstring(L, b->over ? spent[b->over]
+  lua_pushstring(L, b->over                ? spent[b->over]
                     : status == LUA_YIELD  ? "yield"
                     : status == LUA_ERRMEM ? "memory"
                                            : "error");
@@ -249,7 +251,8 @@ static int l_run(lua_State *L) {
   neap__box *b = check_box(L, 1);
   neap__box *outer = running;
   luaL_checkany(L, 2);
-  if (b->condemned) return refuse(L, "keeps too much memory: its functions run no more", "condemned");
+  if (b->condemned)
+    return refuse(L, "keeps too much memory: its functions run no more", "condemned");
   if (b->running) return refuse(L, "is running already", "busy");
   if (!b->co && !box_replace(L, b)) return refuse(L, "found no memory", "memory");
   int args = lua_gettop(L) - 2;
@@ -298,7 +301,7 @@ static int l_budget(lua_State *L) {
 
 /* box(steps, bytes, ms) -> box */
 static int l_box(lua_State *L) {
-  neap__box budget = { 0 };
+  neap__box budget = {0};
   set_budget(L, &budget, 1);
   neap__box *b = compat_new(L, sizeof *b, 1);
   *b = budget;
@@ -363,8 +366,10 @@ static int l_getmetatable(lua_State *L) {
   }
   lua_pushvalue(L, -1);
   lua_rawget(L, lua_upvalueindex(1));
-  if (!lua_toboolean(L, -1)) lua_pushboolean(L, 0);
-  else lua_pop(L, 1);
+  if (!lua_toboolean(L, -1))
+    lua_pushboolean(L, 0);
+  else
+    lua_pop(L, 1);
   return 1;
 }
 
@@ -427,8 +432,10 @@ static int l_fingerprint(lua_State *L) {
   for (int i = 1; i <= n; i++) {
     size_t length;
     const char *text = luaL_checklstring(L, i, &length);
-    for (size_t k = 0; k < length; k++) hash = (hash ^ (unsigned char)text[k]) * UINT64_C(1099511628211);
-    for (size_t k = 0; k < 8; k++) hash = (hash ^ ((uint64_t)length >> 8 * k & 0xff)) * UINT64_C(1099511628211);
+    for (size_t k = 0; k < length; k++)
+      hash = (hash ^ (unsigned char)text[k]) * UINT64_C(1099511628211);
+    for (size_t k = 0; k < 8; k++)
+      hash = (hash ^ ((uint64_t)length >> 8 * k & 0xff)) * UINT64_C(1099511628211);
   }
   char hex[17];
   for (int i = 0; i < 16; i++) hex[i] = "0123456789abcdef"[hash >> (60 - 4 * i) & 15];
@@ -439,8 +446,14 @@ static int l_fingerprint(lua_State *L) {
 
 int neap__open_sandbox(lua_State *L) {
   static const luaL_Reg functions[] = {
-    { "box", l_box },         { "run", l_run },       { "budget", l_budget },           { "held", l_held },
-    { "library", l_library }, { "harden", l_harden }, { "fingerprint", l_fingerprint }, { NULL, NULL },
+      {"box", l_box},
+      {"run", l_run},
+      {"budget", l_budget},
+      {"held", l_held},
+      {"library", l_library},
+      {"harden", l_harden},
+      {"fingerprint", l_fingerprint},
+      {NULL, NULL},
   };
   if (luaL_newmetatable(L, BOX_TYPE)) {
     lua_pushcfunction(L, box_gc);

@@ -38,7 +38,7 @@ void neap__sandbox_strings(lua_State *L);
 
 /* ---- Charging -------------------------------------------------------------------------------- */
 
-#define NEAP__UNITS_PER_STEP 8
+#define NEAP__UNITS_PER_STEP  8
 #define NEAP__UNITS_OF(bytes) ((size_t)(bytes) / 8 + 1)
 
 /* Takes `units` of work from the decision that is running, if one is; raises if that is too much.

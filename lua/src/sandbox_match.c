@@ -132,7 +132,8 @@ static const char *same_again(neap__match *m, const char *s, char digit) {
     luaL_error(m->L, "invalid capture index %%%d", i + 1);
   size_t length = m->capture[i].length < 0 ? 0 : (size_t)m->capture[i].length;
   neap__charge(m->L, NEAP__UNITS_OF(length));
-  if ((size_t)(m->subject_end - s) < length || memcmp(s, m->capture[i].at, length) != 0) return NULL;
+  if ((size_t)(m->subject_end - s) < length || memcmp(s, m->capture[i].at, length) != 0)
+    return NULL;
   return s + length;
 }
 
@@ -169,7 +170,8 @@ static item special(neap__match *m, const char **s, const char **p) {
     end = at + 3;
     *s = balanced(m, *s, at + 1);
   } else if (*at == 'f') {
-    if (at + 1 >= m->pattern_end || at[1] != '[') luaL_error(m->L, "missing '[' after '%%f' in pattern");
+    if (at + 1 >= m->pattern_end || at[1] != '[')
+      luaL_error(m->L, "missing '[' after '%%f' in pattern");
     end = item_end(m, at + 1);
     if (!frontier(m, *s, at + 1, end)) return ITEM_FAILED;
   } else if (isdigit((unsigned char)*at)) {
@@ -188,7 +190,8 @@ static const char *match_items(neap__match *m, const char *s, const char *p) {
   while (p < m->pattern_end) {
     if (*p == '(') {
       bool position = p + 1 < m->pattern_end && p[1] == ')';
-      return capture_start(m, s, p + (position ? 2 : 1), position ? CAPTURE_POSITION : CAPTURE_OPEN);
+      return capture_start(m, s, p + (position ? 2 : 1),
+                           position ? CAPTURE_POSITION : CAPTURE_OPEN);
     }
     if (*p == ')') return capture_finish(m, s, p + 1);
     if (*p == '$' && p + 1 == m->pattern_end) return s == m->subject_end ? s : NULL;
@@ -203,7 +206,8 @@ static const char *match_items(neap__match *m, const char *s, const char *p) {
       case '+': return item_accepts(m, s, p, end) ? most_first(m, s + 1, p, end) : NULL;
       case '-': return fewest_first(m, s, p, end);
       case '?': {
-        const char *matched = item_accepts(m, s, p, end) ? neap__match_here(m, s + 1, end + 1) : NULL;
+        const char *matched =
+            item_accepts(m, s, p, end) ? neap__match_here(m, s + 1, end + 1) : NULL;
         if (matched) return matched;
         p = end + 1;
         break;

@@ -152,7 +152,8 @@ static int push_captures(neap__match *m, const char *s, const char *end, bool wh
   return n;
 }
 
-static void match_open(neap__match *m, lua_State *L, const char *s, size_t length, const char *end) {
+static void match_open(neap__match *m, lua_State *L, const char *s, size_t length,
+                       const char *end) {
   m->L = L;
   m->subject = s;
   m->subject_end = s + length;
@@ -170,7 +171,8 @@ static bool is_plain(const char *p, size_t length) {
   return true;
 }
 
-static const char *find_plain(lua_State *L, const char *s, size_t length, const char *what, size_t n) {
+static const char *find_plain(lua_State *L, const char *s, size_t length, const char *what,
+                              size_t n) {
   if (n == 0) return s;
   for (const char *end = s + length; (size_t)(end - s) >= n; s++) {
     const char *at = memchr(s, *what, (size_t)(end - s) - n + 1);
@@ -220,7 +222,8 @@ static int gmatch_next(lua_State *L) {
   const char *last = s + lua_tointeger(L, lua_upvalueindex(4));
   neap__match m;
   match_open(&m, L, s, length, p + n);
-  for (const char *from = s + lua_tointeger(L, lua_upvalueindex(3)); from <= m.subject_end; from++) {
+  for (const char *from = s + lua_tointeger(L, lua_upvalueindex(3)); from <= m.subject_end;
+       from++) {
     const char *end = match_at(&m, from, p);
     if (!end || end == last) continue;
     lua_pushinteger(L, end - s);
@@ -299,8 +302,9 @@ static int l_gsub(lua_State *L) {
   size_t length, n;
   const char *s = luaL_checklstring(L, 1, &length), *p = luaL_checklstring(L, 2, &n);
   int type = lua_type(L, 3);
-  luaL_argcheck(L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE, 3,
-                "string/function/table expected");
+  luaL_argcheck(
+      L, type == LUA_TNUMBER || type == LUA_TSTRING || type == LUA_TFUNCTION || type == LUA_TTABLE,
+      3, "string/function/table expected");
   lua_Integer most = luaL_optinteger(L, 4, (lua_Integer)length + 1), made = 0;
   if (type == LUA_TNUMBER) lua_tolstring(L, 3, NULL);
   bool anchored = n > 0 && *p == '^';
@@ -330,9 +334,10 @@ static int l_gsub(lua_State *L) {
 
 void neap__push_string_library(lua_State *L) {
   static const luaL_Reg functions[] = {
-    { "byte", l_byte },   { "char", l_char }, { "find", l_find },   { "gmatch", l_gmatch },   { "gsub", l_gsub },
-    { "len", l_len },     { "lower", l_lower }, { "match", l_match }, { "rep", l_rep }, { "reverse", l_reverse },
-    { "sub", l_sub },     { "upper", l_upper }, { NULL, NULL },
+      {"byte", l_byte}, {"char", l_char},       {"find", l_find},   {"gmatch", l_gmatch},
+      {"gsub", l_gsub}, {"len", l_len},         {"lower", l_lower}, {"match", l_match},
+      {"rep", l_rep},   {"reverse", l_reverse}, {"sub", l_sub},     {"upper", l_upper},
+      {NULL, NULL},
   };
   lua_createtable(L, 0, 13);
   luaL_setfuncs(L, functions, 0);

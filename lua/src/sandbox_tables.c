@@ -24,7 +24,8 @@ static size_t charge_range(lua_State *L, lua_Integer i, lua_Integer j) {
 /* insert(t, [at,] value) */
 static int l_insert(lua_State *L) {
   lua_Integer n = check_list(L, 1), at = n + 1;
-  if (lua_gettop(L) != 2 && lua_gettop(L) != 3) return luaL_error(L, "wrong number of arguments to 'insert'");
+  if (lua_gettop(L) != 2 && lua_gettop(L) != 3)
+    return luaL_error(L, "wrong number of arguments to 'insert'");
   if (lua_gettop(L) == 3) {
     at = luaL_checkinteger(L, 2);
     luaL_argcheck(L, at >= 1 && at <= n + 1, 2, "position out of bounds");
@@ -41,7 +42,8 @@ static int l_insert(lua_State *L) {
 /* remove(t [, at]) -> what was there */
 static int l_remove(lua_State *L) {
   lua_Integer n = check_list(L, 1), at = luaL_optinteger(L, 2, n);
-  if (!lua_isnoneornil(L, 2)) luaL_argcheck(L, at == n || (at >= 1 && at <= n + 1), 2, "position out of bounds");
+  if (!lua_isnoneornil(L, 2))
+    luaL_argcheck(L, at == n || (at >= 1 && at <= n + 1), 2, "position out of bounds");
   charge_range(L, at, n);
   lua_rawgeti(L, 1, at);
   for (; at < n; at++) {
@@ -65,7 +67,8 @@ static int l_concat(lua_State *L) {
     for (;; i++) {
       lua_rawgeti(L, 1, i);
       if (!lua_isstring(L, -1))
-        return luaL_error(L, "invalid value (a %s) at index %d in table for 'concat'", luaL_typename(L, -1), (int)i);
+        return luaL_error(L, "invalid value (a %s) at index %d in table for 'concat'",
+                          luaL_typename(L, -1), (int)i);
       lua_tolstring(L, -1, &length);
       neap__charge(L, NEAP__UNITS_OF(length + gap) + 1);
       luaL_addvalue(&b);
@@ -157,8 +160,8 @@ static int l_sort(lua_State *L) {
 
 void neap__push_table_library(lua_State *L) {
   static const luaL_Reg functions[] = {
-    { "concat", l_concat }, { "insert", l_insert }, { "pack", l_pack }, { "remove", l_remove },
-    { "sort", l_sort },     { "unpack", l_unpack }, { NULL, NULL },
+      {"concat", l_concat}, {"insert", l_insert}, {"pack", l_pack}, {"remove", l_remove},
+      {"sort", l_sort},     {"unpack", l_unpack}, {NULL, NULL},
   };
   lua_createtable(L, 0, 6);
   luaL_setfuncs(L, functions, 0);
