@@ -55,7 +55,7 @@ static void on_log(void *data, neap_log_level level, const char *line) {
 static void on_closed(void *data) { ((fixture *)data)->closed = true; }
 
 /* The path of a file below the root.  Valid until the fourth call after it. */
-static const char *path_of(const fixture *f, const char *name) {
+static inline const char *path_of(const fixture *f, const char *name) {
   static char paths[4][512];
   static int next;
   char *path = paths[next++ % 4];
@@ -91,7 +91,7 @@ static int fixture_open_with(fixture *f, neap_engine_options options) {
 }
 
 /* On the clock that the test moves, without a watch on the files. */
-static void fixture_open(fixture *f) {
+static inline void fixture_open(fixture *f) {
   neap_engine_options options = {.clock = neap_clock_manual(&f->now_ms), .no_watch = true};
   if (fixture_open_with(f, options) != 0) fail_msg("%s", f->error);
 }
