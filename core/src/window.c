@@ -275,6 +275,7 @@ bool neap__mark_wants_evaluation(const neap__breaker *b, const window_place *at,
 }
 
 void neap__mark_evaluated(neap__breaker *b, const window_place *at, uint64_t seen, bool below) {
+  if (seen == 0 || word_tag(seen) != at->tag) return; /* the epoch has moved on: leave theirs */
   uint64_t new = mark_word(at, mark_bad_slice(seen), below);
   if (new != seen) mark_swap(b, at, seen, new);
 }
