@@ -3,7 +3,7 @@
 PRESET ?= dev
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help run test build bench gates gates-quick fuzz soak format install clean
+.PHONY: help run test build bench gates gates-quick fuzz soak format install docs clean
 
 help:
 	@echo "neap: a circuit breaker engine."
@@ -17,6 +17,7 @@ help:
 	@echo "  make build    one preset (PRESET=dev, release, asan, tsan, clang) into build/PRESET"
 	@echo "                then: ctest --preset dev, ctest --preset dev -R breaker, ctest --preset dev -L lua"
 	@echo "  make format   lay out the C sources as CI wants them"
+	@echo "  make docs     write the tables of docs/policies.md again, from neap.schema"
 	@echo "  make clean    remove build/"
 	@echo
 	@echo "Measuring:"
@@ -69,6 +70,9 @@ soak:
 
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+docs:
+	@LUA_PATH="lua/?.lua;lua/?/init.lua;;" lua5.4 scripts/reference.lua docs/policies.md
 
 install: PRESET = release
 install: build

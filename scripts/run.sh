@@ -6,7 +6,6 @@ upstream_port=${UPSTREAM_PORT:-8016}
 listen_port=${LISTEN_PORT:-8080}
 admin_port=${ADMIN_PORT:-9464}
 policy=${POLICY:-policies/flag_provider.lua}
-params=${PARAMS:-examples/demo/params.lua}
 
 # NEAP_BIN: a neap that is built already.
 if [ -z "${NEAP_BIN:-}" ]; then
@@ -34,7 +33,7 @@ lua5.4 examples/demo/upstream.lua --listen "127.0.0.1:$upstream_port" &
 upstream=$!
 pids=$upstream
 "$NEAP_BIN" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
-  --policy "$policy" --params "$params" --admin "127.0.0.1:$admin_port" &
+  --policy "$policy" ${PARAMS:+--params "$PARAMS"} --admin "127.0.0.1:$admin_port" &
 sidecar=$!
 pids="$upstream $sidecar"
 

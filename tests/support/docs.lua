@@ -135,7 +135,7 @@ local function put(place, name, text)
 end
 
 function run.sh(place, block)
-  if block.text:match("^make run &?\n$") then return start_demo(place) end
+  if block.text:match("^make run ?&?\n$") then return start_demo(place) end
   put(place, file_named(block.text) or ".block.sh", block.text)
   if file_named(block.text) then return true, "" end
   for port, own in pairs(place.ports or {}) do

@@ -1,0 +1,51 @@
+-- docs/policies.md says what neap.schema says: its tables are made from it.
+
+local schema = require "neap.schema"
+
+local root = assert(os.getenv("NEAP_ROOT"), "NEAP_ROOT is not set")
+local lua = os.getenv("LUA") or "lua5.4"
+
+local function read(path)
+  local file = assert(io.open(path))
+  local text = file:read("a")
+  file:close()
+  return text
+end
+
+local reference = read(root .. "/docs/policies.md")
+
+local function is_right(text)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  local command = "cd '%s' && %s scripts/reference.lua %s --check >/dev/null 2>&1"
+  local ok = os.execute(command:format(root, lua, path))
+  os.remove(path)
+  return ok == true
+end
+
+describe("the policy reference", function()
+  it("has the tables that neap.schema makes", function()
+    assert.is_true(is_right(reference), "run make docs")
+  end)
+
+  it("would be found out if one number were another", function()
+    local wrong, count = reference:gsub("100 to 3600000 ms", "200 to 3600000 ms")
+    assert.equal(1, count)
+    assert.is_false(is_right(wrong))
+  end)
+
+  it("has every section, every key and every stage", function()
+    for _, spec in ipairs(schema.keys) do
+      local section, name = spec.key:match("^(.*)%.([^.]+)$")
+      if spec.kind ~= "table" then
+        assert.truthy(reference:find("<!-- keys: " .. (section or "policy") .. " -->", 1, true), spec.key)
+        assert.truthy(reference:find("| `" .. (name or spec.key) .. "` |", 1, true), spec.key)
+      end
+    end
+    for kind in pairs(schema.stages) do
+      assert.truthy(reference:find("<!-- stage: " .. kind .. " -->", 1, true), kind)
+    end
+  end)
+end)
