@@ -69,7 +69,7 @@ struct http_transfer {
   size_t reason_length;
   http_bytes listed;  /* what its Connection field names */
   size_t in_capacity; /* of `headers` */
-  bool waiting, added, cancelled, ended, head_done, verbose, stray, chunked, fresh;
+  bool waiting, added, cancelled, ended, paused, head_done, verbose, stray, chunked, fresh;
   char curl_error[CURL_ERROR_SIZE];
 };
 

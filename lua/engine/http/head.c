@@ -97,6 +97,10 @@ static bool scan_sizes(const http_scan *scan, size_t upto, const http_limits *li
 size_t http_head_scan(http_scan *scan, const char *bytes, size_t length, const http_limits *limits,
                       http_fault *fault) {
   const char *newline;
+  if (length && !scan->next && *bytes != '\r' && !(kinds[(unsigned char)*bytes] & TOKEN)) {
+    refuse(fault, 400, "this is no HTTP request"); /* TLS, mostly, which would wait for an answer */
+    return 0;
+  }
   while ((newline = memchr(bytes + scan->next, '\n', length - scan->next))) {
     size_t at = (size_t)(newline - bytes);
     if (at == scan->line || bytes[at - 1] != '\r') {

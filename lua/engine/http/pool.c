@@ -125,20 +125,25 @@ void http_pool_spoil(http_pool *pool, curl_socket_t fd) {
   shutdown(fd, SHUT_RDWR); /* curl looks before it uses a connection again */
 }
 
+/* Either its transfer has ended or it does not want any more for now. */
+static void socket_release(http_pool *pool, pool_socket *s, CURL *easy) {
+  http_transfer *t = NULL;
+  if (!s->owned) {
+    socket_forget(pool, s);
+    return;
+  }
+  curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t);
+  /* TLS and HTTP/2 have things to say between answers */
+  s->idle = !(t && t->paused) && !pool->upstream->tls && !pool->upstream->options.http2;
+  socket_poll(s, s->idle ? UV_READABLE : 0);
+}
+
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *unused) {
   http_pool *pool = data;
   pool_socket *s = socket_at(pool, fd);
-  (void)easy, (void)unused;
+  (void)unused;
   if (what == CURL_POLL_REMOVE) {
-    if (!s) return 0;
-    if (!s->owned) {
-      socket_forget(pool, s);
-    } else if (pool->upstream->tls || pool->upstream->options.http2) {
-      socket_poll(s, 0);
-    } else {
-      s->idle = true;
-      socket_poll(s, UV_READABLE);
-    }
+    if (s) socket_release(pool, s, easy);
     return 0;
   }
   if (!s && !(s = socket_watch(pool, fd))) return -1;

@@ -329,6 +329,7 @@ static size_t on_data(char *bytes, size_t size, size_t count, void *data) {
   t->phase = NEAP_PHASE_BODY;
   bool taken = t->events->on_data(t->data, t, bytes, length);
   if (t->cancelled) return 0;
+  t->paused = !taken;
   return taken ? length : CURL_WRITEFUNC_PAUSE;
 }
 
@@ -461,7 +462,8 @@ http_transfer *http_transfer_new(http_upstream *u, const http_request *request,
   t->phase = NEAP_PHASE_CONNECT;
   t->attempts = 0;
   t->error = NULL;
-  t->connect_late = t->cancelled = t->ended = t->head_done = t->stray = t->added = t->waiting = false;
+  t->connect_late = t->cancelled = t->ended = t->paused = t->head_done = t->stray = t->added =
+      t->waiting = false;
   t->curl_error[0] = '\0';
   answer_reset(t);
   return t;
@@ -482,6 +484,7 @@ void http_transfer_cancel(http_transfer *t) {
 
 void http_transfer_resume(http_transfer *t) {
   if (!t->added) return;
+  t->paused = false;
   curl_easy_pause(t->easy, CURLPAUSE_CONT);
   if (t->pool) http_pool_kick(t->pool);
 }
