@@ -139,6 +139,13 @@ local function try(p)
   return faults, count == #trials
 end
 
+--- The keys that the file sets itself; all others have their defaults.
+local function given_in(values)
+  local given = {}
+  for key in pairs(values) do given[key] = true end
+  return given
+end
+
 local function set_of(list)
   local set = {}
   for _, name in ipairs(list) do set[name] = true end
@@ -160,20 +167,23 @@ end
 ---@return neap.Policy|nil, neap.Problem|nil err
 function generation.new(parts)
   local values, box = parts.values, parts.sandbox.box
+  local verdict = values.classify
+  if verdict == nil and classify.is_changed(parts.library) then verdict = parts.default end
   local sources = { parts.path }
   for _, source in ipairs(parts.sandbox.sources) do sources[#sources + 1] = source.path end
   local p = {
     name = values.name, path = parts.path, hash = parts.hash, sources = sources,
-    rules = parts.rules, config = config_of(parts), timeout_ms = values.timeout_ms,
+    rules = parts.rules, config = config_of(parts), given = given_in(values),
+    timeout_ms = values.timeout_ms,
     mode = values.mode or "auto", params = parts.params, stages = parts.stages,
-    has_classify = values.classify ~= nil,
+    has_classify = verdict ~= nil,
     fallback_on = set_of(values.fallback_on or schema.by_key.fallback_on.default),
-    classify = values.classify and new_classify(box, values.classify) or shipped,
+    classify = verdict and new_classify(box, verdict) or shipped,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
   }
   local faults, is_useless = {}, false
-  if values.classify then faults, is_useless = try(p) end
+  if verdict then faults, is_useless = try(p) end
   if is_useless then
     return nil, problem.error { problem.new {
       file = parts.path, line = parts.line_of("classify"), key = "classify",

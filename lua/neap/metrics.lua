@@ -60,6 +60,10 @@ function metrics.number(n)
   if n ~= n then return "NaN" end
   if n == math.huge then return "+Inf" end
   if n == -math.huge then return "-Inf" end
+  if n % 1 == 0 then
+    if n > -2^53 and n < 2^53 then return ("%.0f"):format(n) end
+    if math.type and math.type(n) == "integer" then return ("%d"):format(n) end
+  end
   local short = ("%.15g"):format(n)
   return tonumber(short) == n and short or ("%.17g"):format(n)
 end

@@ -29,6 +29,7 @@ local shown = problem.shown
 ---@field sources string[] the files it was read from, itself first
 ---@field rules userdata the numbers, as neap.core.rules gave them
 ---@field config table the effective configuration, defaults included, to be printed
+---@field given table<string, true> the keys that the file sets itself, by their paths
 ---@field timeout_ms? integer
 ---@field mode string
 ---@field params table as the policy saw them: a copy
@@ -124,6 +125,7 @@ local function parse(text, path, options)
   if not params then return refused { file = path, key = fault.key, message = fault.message } end
   local library, noted = stages.library()
   local own_classify = classify.new()
+  local own_default = own_classify.default
   local box = sandbox.new {
     root = options.root or path:match("^(.*)/[^/]*$") or ".",
     read = options.read or read_file,
@@ -147,7 +149,7 @@ local function parse(text, path, options)
   texts[#texts + 1] = parameters.text(params)
   return generation.new {
     path = path, values = values, rules = rules, stages = made, shown = as_shown, sandbox = box,
-    params = params, library = own_classify, line_of = line_of,
+    params = params, library = own_classify, default = own_default, line_of = line_of,
     hash = core.fingerprint(table.unpack(texts)),
   }
 end

@@ -74,7 +74,9 @@ local function check(argv, host)
   local checker = require "neap.check"
   local report = checker.run(given, { params = given.params })
   local render = given.json and checker.json or checker.text
-  host.out(render(report, { colours = has_colours(host, 1) }))
+  local out, err = render(report, { colours = has_colours(host, 1) })
+  host.out(out)
+  host.err(err)
   return report.ok and OK or FAILED
 end
 

@@ -21,7 +21,11 @@ end
 
 ---@param value string
 ---@return string
-function json.text(value) return cjson.encode(characters(value)) end
+function json.text(value)
+  return (cjson.encode(characters(value)):gsub("\\(.)", function(c)
+    return c == "/" and "/" or "\\" .. c
+  end))
+end
 
 --- JSON has no infinity and no NaN: null.
 ---@param n number

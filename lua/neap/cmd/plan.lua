@@ -7,7 +7,8 @@
 
 local address = require "neap.cmd.address"
 local core = require "neap.core"
-local lines = require "neap.cmd.lines"
+local lines = require "neap.lines"
+local problem = require "neap.problem"
 local suggest = require "neap.suggest"
 
 local plans = {}
@@ -167,34 +168,28 @@ local function keys_of(known)
   return keys
 end
 
-local function shown(value)
-  if type(value) == "string" then return ("%q"):format(value) end
-  return type(value) == "table" and "a table" or tostring(value)
-end
-
 --- Reads each field of `given` by the reader of its name; complains about the others.
 local function read_fields(given, known, path, complain)
   local values = {}
   for key, value in pairs(given) do
     local where = path .. tostring(key)
     if not known[key] then
-      local near = type(key) == "string" and suggest.nearest(key, keys_of(known))
-      complain(where, ("there is no such key%s"):format(near and ("; did you mean %s?"):format(near)
-        or "; there are " .. table.concat(keys_of(known), ", ")))
+      local hint = suggest.hint(key, keys_of(known))
+      if hint == "" then hint = "; there are " .. table.concat(keys_of(known), ", ") end
+      complain(where, "is not a key" .. hint)
     else
       local read, expected = known[key](value)
-      if read == nil then complain(where, ("%s: %s"):format(shown(value), expected)) end
+      if read == nil then complain(where, ("%s: %s"):format(problem.shown(value), expected)) end
       values[key] = read
     end
   end
   return values
 end
 
-local function need(values, given, keys, path, complain)
+local function need(given, keys, path, complain)
   for _, key in ipairs(keys) do
     if given[key] == nil then complain(path .. key, "is missing") end
   end
-  return values
 end
 
 local function policy_name(path) return (path:match("([^/]*)$"):gsub("%.lua$", "")) end
@@ -221,21 +216,27 @@ local function in_order(routes)
   return routes
 end
 
+--- One route from what the file says; complains about what is wrong with it.
+local function read_route(given, path, complain)
+  if type(given) ~= "table" then return complain(path, problem.shown(given) .. ": must be a table") end
+  need(given, { "name", "upstream", "policy" }, path .. ".", complain)
+  return make_route(read_fields(given, ROUTE_KEYS, path .. ".", complain))
+end
+
 local function read_routes(given, complain)
   local routes, by_name, by_match = {}, {}, {}
   for i, one in ipairs(given) do
-    local path = ("routes.%d."):format(i)
-    if type(one) ~= "table" then
-      complain(path:sub(1, -2), shown(one) .. ": must be a table")
-    else
-      local route = make_route(need(read_fields(one, ROUTE_KEYS, path, complain), one,
-        { "name", "upstream", "policy" }, path, complain))
-      local match = (route.host or "*") .. route.prefix
-      if route.name and by_name[route.name] then complain(path .. "name",
-        ("%q is the name of another route, too"):format(route.name)) end
-      if by_match[match] then complain(path .. "prefix",
-        ("route %s is for the same host and prefix"):format(by_match[match])) end
-      by_name[route.name or ""], by_match[match] = true, route.name or "?"
+    local path = ("routes[%d]"):format(i)
+    local route = read_route(one, path, complain)
+    if route then
+      local name_of, match = route.name or "?", (route.host or "*") .. route.prefix
+      if by_name[name_of] and route.name then
+        complain(path .. ".name", ("%q is the name of another route, too"):format(name_of))
+      end
+      if by_match[match] then
+        complain(path, ("route %s is for the same host and prefix"):format(by_match[match]))
+      end
+      by_name[name_of], by_match[match] = true, name_of
       routes[#routes + 1] = route
     end
   end
@@ -271,28 +272,42 @@ local function add_policy_files(values, given_routes)
   return policies
 end
 
+--- A list of errors, and the function that adds to it what is wrong with the field at a path.
+local function complaints(path, content)
+  local found, return_line = lines.of(content)
+  local errors = {}
+  return errors, function(key, what)
+    local line = lines.nearest(found, key, return_line) or 1
+    errors[#errors + 1] = { line = line, text = ("%s:%d: %s: %s"):format(path, line, key, what) }
+  end
+end
+
+local function in_line_order(errors)
+  table.sort(errors, function(a, b)
+    if a.line ~= b.line then return a.line < b.line end
+    return a.text < b.text
+  end)
+  local texts_of = {}
+  for i, one in ipairs(errors) do texts_of[i] = one.text end
+  return texts_of
+end
+
 --- The file's values; or nil and a list of errors.
 local function read_file(path)
   local content, message = core.read(path, MAX_FILE)
   if not content then return nil, { message } end
-  local given, problem = load_table(path, content)
-  if not given then return nil, { problem } end
-  local line_of, errors = lines.finder(content), {}
-  local function complain(where, what)
-    local key = where:gsub("%.(%d+)", "[%1]")
-    errors[#errors + 1] = { line_of(where),
-      ("%s:%d: %s: %s"):format(path, line_of(where), key, what) }
-  end
-  local values = need(read_fields(given, FILE_KEYS, "", complain), given, { "routes" }, "",
-    complain)
+  local given, fault = load_table(path, content)
+  if not given then return nil, { fault } end
+  local errors, complain = complaints(path, content)
+  local values = read_fields(given, FILE_KEYS, "", complain)
+  need(given, { "routes" }, "", complain)
   local given_routes = values.routes or {}
   values.routes = read_routes(given_routes, complain)
   values.policies = add_policy_files(values, given_routes)
-  if #errors == 0 and #values.policies == 0 then complain("policies",
-    "is missing, and no route's policy is a file") end
-  table.sort(errors, function(a, b) return a[1] < b[1] or (a[1] == b[1] and a[2] < b[2]) end)
-  for i, one in ipairs(errors) do errors[i] = one[2] end
-  if #errors > 0 then return nil, errors end
+  if #errors == 0 and #values.policies == 0 then
+    complain("policies", "is missing, and no route's policy is a file")
+  end
+  if #errors > 0 then return nil, in_line_order(errors) end
   return values
 end
 

@@ -1,0 +1,252 @@
+--- What policy files amount to, or what is wrong with them: `neap check`.
+---
+---   run     paths -> report           reads files, prints nothing
+---   text    report -> for people
+---   json    report -> for programs
+
+local core = require "neap.core"
+local json = require "neap.cmd.json"
+local parameters = require "neap.params"
+local policy = require "neap.policy"
+local problem = require "neap.problem"
+local schema = require "neap.schema"
+local suggest = require "neap.suggest"
+
+local check = {}
+
+local MAX_FILE = 1024 * 1024
+
+---@class (exact) neap.check.report
+---@field ok boolean
+---@field policies neap.Policy[]
+---@field errors neap.Problem[]
+---@field warnings string[]  beside the policies' own
+
+-- Reading ----------------------------------------------------------------------------------------
+
+local function join(directory, name) return (directory:gsub("/+$", "")) .. "/" .. name end
+
+--- The policy files that a path stands for: itself, or those in the directory.
+local function files_of(path)
+  local names = core.list(path)
+  if not names then return { path } end
+  local files = {}
+  for _, name in ipairs(names) do
+    if name:find("^[^.#].*%.lua$") then files[#files + 1] = join(path, name) end
+  end
+  table.sort(files)
+  return files
+end
+
+local function read_params(path, report)
+  if not path then return {} end
+  local text, message = core.read(path, MAX_FILE)
+  local value
+  if text then value, message = parameters.parse(text, path) end
+  if value then return value end
+  local file, line, rest = message:match("^([^:\n]+):(%d+): (.*)$")
+  report.errors[1] = problem.new {
+    file = file or path, line = tonumber(line), message = rest or message:gsub("^[^:\n]+: ", ""),
+  }
+  return {}
+end
+
+local function name_of(path) return (path:match("([^/]*)$"):gsub("%.lua$", "")) end
+
+local function check_file(path, params, report)
+  local loaded, err = policy.load(path, { params = params[name_of(path)] })
+  if loaded then
+    report.policies[#report.policies + 1] = loaded
+    return
+  end
+  for _, one in ipairs(err.all or { err }) do report.errors[#report.errors + 1] = one end
+end
+
+--- Parameters for a policy that is not here may be a slip of the pen.
+local function warn_of_params(params, path, report)
+  local names, known = {}, {}
+  for i, one in ipairs(report.policies) do
+    names[i] = one.name
+    known[one.name] = true
+  end
+  if #report.errors > 0 then return end
+  for name in pairs(params) do
+    if not known[name] then
+      report.warnings[#report.warnings + 1] = ("%s: %s: none of these policies has this name%s")
+        :format(path, name, suggest.hint(name, names))
+    end
+  end
+  table.sort(report.warnings)
+end
+
+--- Loads every policy that the paths stand for.
+---@param paths string[]  files, and directories of them
+---@param options? { params?: string }  a file that returns { POLICY = { … } }
+---@return neap.check.report
+function check.run(paths, options)
+  options = options or {}
+  local report = { policies = {}, errors = {}, warnings = {} }
+  local params = read_params(options.params, report)
+  for _, path in ipairs(paths) do
+    local files = files_of(path)
+    if #files == 0 then
+      report.errors[#report.errors + 1] = problem.new {
+        file = path, message = "has no policy file (*.lua)",
+      }
+    end
+    for _, file in ipairs(files) do check_file(file, params, report) end
+  end
+  warn_of_params(params, options.params, report)
+  report.ok = #report.errors == 0
+  return report
+end
+
+-- For people -------------------------------------------------------------------------------------
+
+local RED, YELLOW, GREEN, DIM, PLAIN = "\27[31m", "\27[33m", "\27[32m", "\27[2m", "\27[0m"
+
+local UNITS = { { 86400000, "d" }, { 3600000, "h" }, { 60000, "min" }, { 1000, "s" } }
+
+--- "600000 ms (10 min)"
+local function milliseconds(ms)
+  for _, unit in ipairs(UNITS) do
+    if ms >= unit[1] and ms % (unit[1] / 20) == 0 then
+      return ("%.14g ms (%.14g %s)"):format(ms, ms / unit[1], unit[2])
+    end
+  end
+  return ("%.14g ms"):format(ms)
+end
+
+local SHOWN = {
+  ms = milliseconds,
+  share = function(share) return ("%.14g (%.4g %%)"):format(share, share * 100) end,
+  factor = function(factor) return ("%.14g times"):format(factor) end,
+  causes = function(causes) return table.concat(causes, ", ") end,
+}
+SHOWN["positive share"] = SHOWN.share
+
+--- A value of any shape in one line.
+local function inline(value)
+  if type(value) ~= "table" then return problem.shown(value) end
+  local text = json.encode(value):gsub("\n%s*", " ")
+  return #text > 70 and text:sub(1, 67) .. "..." or text
+end
+
+local function shown(spec, value)
+  if type(value) == "string" then return value end
+  return spec and SHOWN[spec.kind] and SHOWN[spec.kind](value) or inline(value)
+end
+
+local function value_at(config, key)
+  local section, name = key:match("^(.*)%.([^.]+)$")
+  if not section then return config[key] end
+  return config[section] and config[section][name]
+end
+
+--- Rows of { key, value, is a default }, in the order of the schema.
+local function rows_of(loaded)
+  local rows = {}
+  for _, spec in ipairs(schema.keys) do
+    local value = value_at(loaded.config, spec.key)
+    if value ~= nil and spec.kind ~= "table" and spec.kind ~= "stages" and spec.key ~= "name" then
+      rows[#rows + 1] = { spec.key, shown(spec, value), not loaded.given[spec.key] }
+    end
+  end
+  return rows
+end
+
+local function add_stages(rows, loaded)
+  for i, stage in ipairs(loaded.config.fallback or {}) do
+    local path = ("fallback[%d]"):format(i)
+    rows[#rows + 1] = { path, stage.kind, false }
+    for _, spec in ipairs(schema.stages[stage.kind] or {}) do
+      local value = stage[spec.key]
+      if value ~= nil and spec.key ~= "kind" then
+        rows[#rows + 1] = { path .. "." .. spec.key, shown(spec, value), value == spec.default }
+      end
+    end
+  end
+end
+
+local function add_params(rows, loaded)
+  local names = {}
+  for name in pairs(loaded.params) do names[#names + 1] = tostring(name) end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    rows[#rows + 1] = { "params." .. name, inline(loaded.params[name]), false }
+  end
+end
+
+local function painter(colours)
+  return function(colour, text) return colours and colour .. text .. PLAIN or text end
+end
+
+local function policy_text(loaded, paint)
+  local rows = rows_of(loaded)
+  add_stages(rows, loaded)
+  add_params(rows, loaded)
+  local key_width, value_width = 0, 0
+  for _, row in ipairs(rows) do
+    key_width = math.max(key_width, #row[1])
+    if row[3] then value_width = math.max(value_width, #row[2]) end
+  end
+  local out = { ("%s: %s  %s"):format(loaded.path, paint(GREEN, "ok"), paint(DIM, loaded.hash)) }
+  for _, row in ipairs(rows) do
+    local left = ("  %-" .. key_width .. "s  %s"):format(row[1], row[2])
+    local pad = (" "):rep(value_width - #row[2] + 2)
+    out[#out + 1] = row[3] and left .. pad .. paint(DIM, "default") or left
+  end
+  for _, warning in ipairs(loaded.warnings) do
+    out[#out + 1] = paint(YELLOW, "warning") .. ": " .. warning
+  end
+  return table.concat(out, "\n") .. "\n"
+end
+
+--- For people: what the good ones amount to, and what is wrong with the others.
+---@param report neap.check.report
+---@param options? { colours?: boolean }
+---@return string out, string err
+function check.text(report, options)
+  local paint = painter(options and options.colours)
+  local out, err = {}, {}
+  for i, loaded in ipairs(report.policies) do out[i] = policy_text(loaded, paint) end
+  for _, warning in ipairs(report.warnings) do
+    err[#err + 1] = paint(YELLOW, "warning") .. ": " .. warning .. "\n"
+  end
+  for _, one in ipairs(report.errors) do
+    err[#err + 1] = paint(RED, "error") .. ": " .. tostring(one) .. "\n"
+  end
+  return table.concat(out, "\n"), table.concat(err)
+end
+
+-- For programs -----------------------------------------------------------------------------------
+
+local function policy_value(loaded)
+  local given = {}
+  for key in pairs(loaded.given) do given[#given + 1] = key end
+  table.sort(given)
+  return {
+    name = loaded.name, path = loaded.path, hash = loaded.hash, config = loaded.config,
+    given = json.list(given), warnings = json.list(loaded.warnings),
+    sources = json.list(loaded.sources),
+  }
+end
+
+--- For programs: the same as one JSON text.
+---@param report neap.check.report
+---@return string out, string err
+function check.json(report)
+  local policies, errors = {}, {}
+  for i, loaded in ipairs(report.policies) do policies[i] = policy_value(loaded) end
+  for i, one in ipairs(report.errors) do
+    errors[i] = {
+      file = one.file, line = one.line, key = one.key, message = one.message, text = tostring(one),
+    }
+  end
+  return json.encode {
+    ok = report.ok, policies = json.list(policies), errors = json.list(errors),
+    warnings = json.list(report.warnings),
+  } .. "\n", ""
+end
+
+return check
