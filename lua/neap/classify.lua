@@ -236,7 +236,8 @@ end
 
 --- A library with tables of its own: each policy generation has one.
 local function new()
-  local library = { retry_after_ms = function(call) return retry_after.ms(call.headers) end }
+  local library = {}
+  library.retry_after_ms = function(call) return retry_after.ms(call.headers) end
   library.transport = new_transport()
   library.http = new_http(library.transport)
   library.grpc = new_grpc(library.transport, library.http)
@@ -256,6 +257,27 @@ end
 ---@field retry_after_ms fun(call: neap.Call): integer|nil
 local classify = new()
 classify.new = new
+
+local function is_same(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
+  for key, value in next, a do
+    if not is_same(value, rawget(b, key)) then return false end
+  end
+  for key in next, b do
+    if rawget(a, key) == nil then return false end
+  end
+  return true
+end
+
+--- Whether a policy has changed any of the tables that classify.default goes by.
+---@param library table as of classify.new()
+---@return boolean
+function classify.is_changed(library)
+  for _, name in ipairs { "transport", "http", "grpc", "ofrep" } do
+    if not is_same(library[name], classify[name]) then return true end
+  end
+  return false
+end
 
 --- Whether a value is a classifier of these.
 ---@param value any

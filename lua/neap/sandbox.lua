@@ -37,8 +37,9 @@ local MATH = {
 
 local ABSENT = {}
 for _, name in ipairs {
-  "io", "os", "debug", "package", "ffi", "jit", "bit", "coroutine", "load", "loadstring", "loadfile",
-  "dofile", "collectgarbage", "print", "setfenv", "getfenv", "module", "utf8", "unpack", "warn",
+  "io", "os", "debug", "package", "ffi", "jit", "bit", "coroutine", "load", "loadstring",
+  "loadfile", "dofile", "collectgarbage", "print", "setfenv", "getfenv", "module", "utf8",
+  "unpack", "warn",
 } do
   ABSENT[name] = true
 end
@@ -89,6 +90,8 @@ end
 
 -- ---- Modules ----------------------------------------------------------------------------------
 
+local HERE = select(2, pcall(error, "", 2)):match("^(.*:)%d+: $") or "\0"
+
 local function is_module_name(name)
   return type(name) == "string" and ("." .. name):gsub("%.[%w_]+", "") == ""
 end
@@ -96,7 +99,14 @@ end
 --- require(name), for the files below `root`: each generation loads its own copies, once.
 local function new_require(self)
   local loaded, loading, count = {}, {}, 0
-  local function fail(message, ...) error("require: " .. message:format(...), 3) end
+  local stack = {}
+  --- Raised for the place where require was called; after a tail call only the file is known.
+  local function fail(message, ...)
+    local _, place = pcall(error, "", 4)
+    local is_here = place == "" or place:find(HERE, 1, true) == 1
+    if is_here then place = (stack[#stack] or self.path) .. ": " end
+    error(place .. "require: " .. message:format(...), 0)
+  end
   return function(name)
     if not is_module_name(name) then
       fail("%s is no name of a module: letters, digits and _, with dots between", tostring(name))
@@ -112,9 +122,9 @@ local function new_require(self)
     self.sources[#self.sources + 1] = { path = path, text = text }
     local chunk, err = compile(text, path, self.env)
     if not chunk then error(err, 0) end
-    loading[name] = true
+    loading[name], stack[#stack + 1] = true, path
     local value = chunk(name)
-    loading[name] = nil
+    loading[name], stack[#stack] = nil, nil
     if value == nil then value = true end
     loaded[name] = value
     return value
@@ -145,6 +155,7 @@ local function strict(env)
 end
 
 ---@class neap.Sandbox
+---@field path string of the policy file
 ---@field env table
 ---@field box userdata
 ---@field sources { path: string, text: string }[] of modules, in the order they were read
@@ -189,6 +200,7 @@ end
 ---@param path string
 ---@return boolean ok, any value
 function sandbox.load(self, text, path)
+  self.path = path
   local chunk, err = compile(text, path, self.env)
   if not chunk then return false, err end
   local ok, value, kind = core.run(self.box, chunk)

@@ -98,7 +98,7 @@ schema.keys = {
     default_doc = "twice timeout_ms, or 30000 without one",
     doc = "A probe that has not come back by then is lost, and it opens again." },
   { key = "half_open.decide", kind = "function",
-    doc = 'decide(round) -> "close", "open" or nil; asked after each probe, before successes.' },
+    doc = 'decide(round) -> "close", "open" or nil, after each probe: in place of successes.' },
 
   { key = "timeout_ms", kind = "ms", min = 1, max = HOUR_MS - 1, rule = "timeout_ms",
     default_doc = "none", doc = "A call that takes longer is given up, and has failed." },
@@ -106,7 +106,7 @@ schema.keys = {
     doc = '"auto": at work; "forced_closed": off; "shadow": only says what it would do.' },
 
   { key = "classify", kind = "classifier", default_doc = "classify.default",
-    doc = 'classify(call) -> "success", "failure" or "neutral", then a reason and retry_after_ms.' },
+    doc = 'classify(call) -> "success", "failure" or "neutral"; then a reason, retry_after_ms.' },
   { key = "fallback", kind = "stages", default_doc = "none",
     doc = "Who answers when the dependency cannot: the first stage that has an answer." },
   { key = "fallback_on", kind = "causes", choices = schema.causes,
