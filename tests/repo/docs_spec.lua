@@ -33,6 +33,7 @@ describe("the runner of documents", function()
     -- a document                                          what it says
     { fence("sh", "false"),                                "line 2: the block failed" },
     { "text\n\n" .. fence("lua", "error 'no'"),            "line 4: the block failed" },
+    { "1. one\n\n   " .. fence("sh", "   false"):gsub("\n```", "\n   ```"), "line 4: the block" },
     { fence("lua policy", 'return { name = "x", a = {} }'), "a" },
     { fence("lua rules", "open = { cooldown_ms = -1 }"),   "cooldown_ms" },
     { fence("c", "int main(void) { return 1; }"),          "failed" },

@@ -40,7 +40,8 @@ describe("the policy reference", function()
     for _, spec in ipairs(schema.keys) do
       local section, name = spec.key:match("^(.*)%.([^.]+)$")
       if spec.kind ~= "table" then
-        assert.truthy(reference:find("<!-- keys: " .. (section or "policy") .. " -->", 1, true), spec.key)
+        local mark = "<!-- keys: " .. (section or "policy") .. " -->"
+        assert.truthy(reference:find(mark, 1, true), spec.key)
         assert.truthy(reference:find("| `" .. (name or spec.key) .. "` |", 1, true), spec.key)
       end
     end

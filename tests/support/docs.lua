@@ -19,6 +19,7 @@ local docs = {}
 ---@field line integer   of its first line of code
 ---@field info string    what stands after the fence
 ---@field text string
+---@field indent string  of the block itself, in a list
 ---@field note string?   the HTML comment just before it
 
 --- The fenced blocks of a Markdown text, in order.
@@ -27,13 +28,14 @@ function docs.blocks(markdown)
   local blocks, block, note, line = {}, nil, nil, 0
   for text in (markdown .. "\n"):gmatch("(.-)\n") do
     line = line + 1
-    if block and text:match("^```%s*$") then
+    if block and text:match("^%s*```%s*$") then
       block.text = table.concat(block, "\n") .. "\n"
       blocks[#blocks + 1], block, note = block, nil, nil
     elseif block then
-      block[#block + 1] = text
-    elseif text:match("^```") then
-      block = { line = line + 1, info = text:match("^```%s*(.-)%s*$"), note = note }
+      block[#block + 1] = text:gsub("^" .. block.indent, "")
+    elseif text:match("^%s*```") then
+      local indent, info = text:match("^(%s*)```%s*(.-)%s*$")
+      block = { line = line + 1, info = info, indent = indent, note = note }
     elseif text:match("%S") then
       note = text:match("^<!%-%-%s*(.-)%s*%-%->$")
     end
