@@ -2,6 +2,7 @@
 --- in the engine's Lua.
 
 local admin = require "neap.admin"
+local core = require "neap.core"
 local engine = require "neap.engine"
 
 local function family(name, kind, help) return { name = name, type = kind, help = help } end
@@ -71,7 +72,7 @@ end
 local function more_metrics(host)
   local numbers, all = host.numbers(), {}
   for _, families in ipairs { http_families(numbers), route_families(numbers),
-    process_families(numbers, require("neap.core").version) } do
+    process_families(numbers, core.version) } do
     for _, one in ipairs(families) do all[#all + 1] = one end
   end
   return all
@@ -79,7 +80,7 @@ end
 
 --- An instant of the engine's clock as people read it.
 local function since(at_ms)
-  local seconds = math.max(0, (engine.now() - at_ms) / 1000)
+  local seconds = math.max(0, (core.clock_precise() - at_ms) / 1000)
   return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(os.time() - seconds))
 end
 

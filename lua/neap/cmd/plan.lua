@@ -53,9 +53,7 @@ local function one_of(...)
     for _, name in ipairs(names) do
       if name == value then return value end
     end
-    local near = type(value) == "string" and suggest.nearest(value, names)
-    return nil, "must be " .. table.concat(names, " or ")
-      .. (near and ("; did you mean %s?"):format(near) or "")
+    return nil, "must be " .. table.concat(names, " or ") .. suggest.hint(value, names)
   end
 end
 
@@ -218,7 +216,9 @@ end
 
 --- One route from what the file says; complains about what is wrong with it.
 local function read_route(given, path, complain)
-  if type(given) ~= "table" then return complain(path, problem.shown(given) .. ": must be a table") end
+  if type(given) ~= "table" then
+    return complain(path, problem.shown(given) .. ": must be a table")
+  end
   need(given, { "name", "upstream", "policy" }, path .. ".", complain)
   return make_route(read_fields(given, ROUTE_KEYS, path .. ".", complain))
 end
