@@ -277,16 +277,35 @@ static NEAP__NOINLINE neap_verdict acquire_slow(neap__breaker *b, const neap_rul
 
 /* Open with nothing else to think of is the other thing a breaker says often.  Of the states only
  * OPEN has the top bit. */
+static inline bool is_plainly_open(const neap__breaker *b, const neap_rules *r, uint64_t now_ms) {
+  uint64_t s = word_load(&b->state);
+  return s >> 63 && open_left(s, r, now_ms) > 0 &&
+         (word_load(&b->mode) | rules_flags(r)) >> 63 == 0;
+}
+
+static inline neap_verdict refuse_open(neap__breaker *b, const neap_rules *r) {
+  if (r->count_refusals) total_add(b, TOTAL_refused_open, 1);
+  return NEAP_REFUSE_OPEN;
+}
+
 static NEAP__NOINLINE neap_verdict acquire_open(neap__breaker *b, const neap_rules *r,
                                                 uint64_t now_ms, neap_permit *permit,
                                                 neap_transition *moved) {
-  uint64_t s = word_load(&b->state);
-  if (NEAP__LIKELY(s >> 63 && open_left(s, r, now_ms) > 0 &&
-                   (word_load(&b->mode) | rules_flags(r)) >> 63 == 0)) {
-    if (r->count_refusals) total_add(b, TOTAL_refused_open, 1);
-    return NEAP_REFUSE_OPEN;
-  }
+  if (NEAP__LIKELY(is_plainly_open(b, r, now_ms))) return refuse_open(b, r);
   return acquire_slow(b, r, now_ms, permit, moved);
+}
+
+/* What may be needed after the clock waits in memory: a register for it would have to be saved. */
+static NEAP__NOINLINE NEAP__AS_WRITTEN neap_verdict acquire_open_on(neap__breaker *b,
+                                                                    const neap_rules *r,
+                                                                    const neap_clock *clock,
+                                                                    neap_permit *permit,
+                                                                    neap_transition *moved) {
+  neap_permit *volatile kept_permit = permit;
+  neap_transition *volatile kept_moved = moved;
+  uint64_t now_ms = clock->now_ms(clock->context);
+  if (NEAP__LIKELY(is_plainly_open(b, r, now_ms))) return refuse_open(b, r);
+  return acquire_slow(b, r, now_ms, kept_permit, kept_moved);
 }
 
 /* CLOSED is 0 in the two bits where the mode word and the flags say that there is a mode. */
@@ -309,7 +328,7 @@ neap_verdict neap_breaker_acquire_on(neap_breaker *breaker, const neap_rules *r,
   neap__breaker *b = breaker_of(breaker);
   uint64_t s = word_load(&b->state);
   if (NEAP__UNLIKELY(!is_plainly_closed(b, r, s)))
-    return acquire_open(b, r, clock->now_ms(clock->context), permit, moved);
+    return acquire_open_on(b, r, clock, permit, moved);
   permit->opaque = (s >> 40) * 4 + PERMIT_PLAIN;
   return NEAP_ALLOW;
 }
@@ -511,16 +530,64 @@ static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rul
   return reported;
 }
 
-/* The success that finds bad calls in the window; already counted. */
-static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r,
-                                                  uint64_t now_ms, uint64_t s,
-                                                  neap_transition *moved) {
+/* ---- a success: each step takes over where the one below it has no quick answer ---- */
+
+/* Its slice is known, if the geometry still is that of the rules. */
+static window_place success_place(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                  uint64_t s, uint64_t slice) {
+  uint64_t geometry = word_load(&b->geometry);
+  if (NEAP__UNLIKELY(geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT]))
+    return neap__window_place(b, r, state_epoch(s), now_ms);
+  return (window_place){window_tag(state_epoch(s), geometry), slice, geometry_shape(geometry)};
+}
+
+/* Counted.  It ends a run, or the window may have to be evaluated. */
+static NEAP__NOINLINE neap_reported success_evaluate(neap__breaker *b, const neap_rules *r,
+                                                     uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                     neap_transition *moved) {
   run_end(b, state_epoch(s));
-  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  if (!(rules_flags(r) & PREPARED_RATES)) return NEAP_COUNTED;
+  window_place at = success_place(b, r, now_ms, s, slice);
   uint64_t seen;
-  if ((rules_flags(r) & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
-    evaluate(b, r, s, now_ms, &at, 0, 0, moved);
+  if (neap__mark_wants_evaluation(b, &at, &seen)) evaluate(b, r, s, now_ms, &at, 0, 0, moved);
   return NEAP_COUNTED;
+}
+
+static inline uint64_t run_without_epoch(const neap__breaker *b) {
+  return word_load(&b->run) << (64 - RUN_BITS);
+}
+
+/* Counted, but there have been failures or slow calls. */
+static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  neap_transition *moved) {
+  if (NEAP__LIKELY(run_without_epoch(b) == 0 && mark_is_evaluated(word_load(&b->mark), slice)))
+    return NEAP_COUNTED;
+  return success_evaluate(b, r, now_ms, s, slice, moved);
+}
+
+static inline bool is_untroubled(const neap__breaker *b) {
+  return (run_without_epoch(b) | word_load(&b->mark)) == 0;
+}
+
+/* Not counted yet: the first of its slice. */
+static NEAP__NOINLINE neap_reported success_first(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  neap_transition *moved) {
+  static const neap_call success = {.outcome = NEAP_SUCCESS};
+  window_place at = success_place(b, r, now_ms, s, slice);
+  if (NEAP__UNLIKELY(!neap__window_add(b, &at, KIND_SUCCESS, false)))
+    return report_slow(b, r, now_ms, permit_word(s, PERMIT_PLAIN), &success, moved);
+  if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
+  return success_check(b, r, now_ms, s, at.slice, moved);
+}
+
+/* Not counted yet: somebody else was. */
+static NEAP__NOINLINE neap_reported success_again(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  neap_transition *moved) {
+  word_pause();
+  return success_first(b, r, now_ms, s, slice, moved);
 }
 
 /* Here: a success under a millisecond, admitted in this epoch, its counter already there.
@@ -533,24 +600,29 @@ neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, ui
   permit->opaque = 0;
   uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry);
   if (NEAP__UNLIKELY((s >> 40) * 4 + PERMIT_PLAIN != p ||
-                     geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT] ||
-                     (call->outcome | call->duration_ms) != 0))
+                     (uint32_t)geometry != (uint32_t)r->prepared[PREPARED_SHORTCUT] ||
+                     call->outcome != NEAP_SUCCESS ||
+                     (call->duration_ms | now_ms >> EARLY_BITS) != 0))
     return report_slow(b, r, now_ms, p, call, moved);
-  uint64_t slice =
-      slice_by_reciprocal(now_ms, r->prepared[PREPARED_SLICE_MS], r->prepared[PREPARED_RECIPROCAL]);
+  uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
   neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
   uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
-  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2 || !word_swap(cell, c, c + 1)))
-    return report_slow(b, r, now_ms, p, call, moved);
-  if (NEAP__UNLIKELY((word_load(&b->run) << (64 - RUN_BITS) | word_load(&b->mark)) != 0))
-    return success_check(b, r, now_ms, s, moved);
-  return NEAP_COUNTED;
+  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2))
+    return success_first(b, r, now_ms, s, slice, moved);
+  if (NEAP__UNLIKELY(!word_swap(cell, c, c + 1)))
+    return success_again(b, r, now_ms, s, slice, moved);
+  if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
+  return success_check(b, r, now_ms, s, slice, moved);
 }
 
 neap_reported neap_breaker_report_on(neap_breaker *b, const neap_rules *r, const neap_clock *clock,
                                      neap_permit *permit, const neap_call *call,
                                      neap_transition *moved) {
-  return neap_breaker_report(b, r, clock->now_ms(clock->context), permit, call, moved);
+  neap_permit *volatile kept_permit = permit; /* as in acquire_open_on() */
+  const neap_call *volatile kept_call = call;
+  neap_transition *volatile kept_moved = moved;
+  uint64_t now_ms = clock->now_ms(clock->context);
+  return neap_breaker_report(b, r, now_ms, kept_permit, kept_call, kept_moved);
 }
 
 /* ---- by hand and by function ---- */

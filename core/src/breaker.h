@@ -142,7 +142,7 @@ static inline uint32_t permit_epoch(uint64_t p) { return (uint32_t)(p >> 2 & MAS
 
 enum {
   PREPARED_RECIPROCAL, /* floor((2^64 - 1) / slice_ms) */
-  PREPARED_SLICE_MS,
+  PREPARED_ROUNDED_UP, /* that + 1: see slice_early() */
   PREPARED_SHAPE,
   PREPARED_SHORTCUT, /* the shape of a time window; of a count window, what no geometry equals */
   PREPARED_LONGEST,  /* cooldown, with the slack */

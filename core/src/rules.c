@@ -101,8 +101,8 @@ bool neap_rules_prepare(neap_rules *rules, neap_error *error) {
   rules_derive(&r);
   if (rules_fail(&r, error)) return false;
   bool is_count = r.window == NEAP_WINDOW_COUNT;
-  r.prepared[PREPARED_SLICE_MS] = r.length_ms / 16;
-  r.prepared[PREPARED_RECIPROCAL] = UINT64_MAX / r.prepared[PREPARED_SLICE_MS];
+  r.prepared[PREPARED_RECIPROCAL] = UINT64_MAX / (r.length_ms / 16);
+  r.prepared[PREPARED_ROUNDED_UP] = r.prepared[PREPARED_RECIPROCAL] + 1;
   r.prepared[PREPARED_SHORTCUT] = is_count ? UINT64_MAX : r.length_ms;
   r.prepared[PREPARED_SHAPE] = is_count ? SHAPE_COUNT | r.calls : r.length_ms;
   r.prepared[PREPARED_LONGEST] = cooldown_with_jitter(&r) + SLACK_MS;

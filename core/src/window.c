@@ -86,7 +86,10 @@ static bool time_add(neap__breaker *b, window_place *at, unsigned kind, bool ins
         total_add(b, kind, 1);
         return true;
       }
-      if (!word_swap(cell, c, c + 1)) continue;
+      if (!word_swap(cell, c, c + 1)) {
+        word_pause();
+        continue;
+      }
       at->slice += lap_ahead(c, at->slice) * NEAP__SLICES;
       if (count + 1 == COUNT_TOP) window_halve(b, at->tag);
       return true;
@@ -103,8 +106,9 @@ static int64_t slice_ahead(uint64_t c, unsigned index, uint64_t slice) {
   return ahead >> (SLICE_BITS - 1) ? (int64_t)ahead - (INT64_C(1) << SLICE_BITS) : (int64_t)ahead;
 }
 
-/* The window ends at the newest slice in it, be that ahead of the caller's clock. */
-static void time_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
+/* Where the newest slice is ahead of the caller's clock, so that the window ends there. */
+static NEAP__NOINLINE void time_sum_ahead(const neap__breaker *b, const window_place *at,
+                                          window_sums *out) {
   uint64_t cells[NEAP__CELLS];
   int64_t newest = 0;
   for (unsigned i = 0; i < NEAP__CELLS; i++) {
@@ -123,6 +127,36 @@ static void time_sum(const neap__breaker *b, const window_place *at, window_sums
       out->kinds[i % NEAP__KINDS] += count;
   }
   out->ahead = (uint64_t)newest;
+}
+
+static inline void sum_cell(uint64_t *sum, uint64_t count, uint64_t *least_over) {
+  uint64_t over = count - COUNT_TOP - 1;
+  *sum += count <= COUNT_TOP ? count : 0;
+  *least_over = over < *least_over ? over : *least_over;
+}
+
+/* The window ends at the newest slice in it, be that ahead of the caller's clock.
+ *
+ * Without a branch for each counter, in the usual case that none is ahead.  Less the word that would
+ * be empty in its slice, a counter of the window is its count; one that is ahead is more, but under
+ * bit 51; any other is that or more. */
+static void time_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
+  const uint64_t this_lap = cell_base(at->tag, at->slice);
+  const uint64_t last_lap = cell_base(at->tag, at->slice - NEAP__SLICES);
+  uint64_t sums[NEAP__KINDS] = {0}, least_over = UINT64_MAX;
+  for (unsigned i = 0; i < NEAP__SLICES; i++) {
+    const uint64_t empty = i <= at->slice % NEAP__SLICES ? this_lap : last_lap;
+    const neap__word *cells = &b->cells[i * NEAP__KINDS];
+    sum_cell(&sums[0], word_load(&cells[0]) - empty, &least_over);
+    sum_cell(&sums[1], word_load(&cells[1]) - empty, &least_over);
+    sum_cell(&sums[2], word_load(&cells[2]) - empty, &least_over);
+    sum_cell(&sums[3], word_load(&cells[3]) - empty, &least_over);
+  }
+  if (NEAP__UNLIKELY(least_over < RING_FLAG - COUNT_TOP - 1)) {
+    time_sum_ahead(b, at, out);
+    return;
+  }
+  for (unsigned kind = 0; kind < NEAP__KINDS; kind++) out->kinds[kind] = sums[kind];
 }
 
 /* ---- count window ---- */

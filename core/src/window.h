@@ -21,7 +21,6 @@
  * Count window: the ring of the last N outcomes, 16 to a word.  An outcome claims a position and
  * then writes its slot.
  *
- *          63..52   51..40               39..0                  63..52   51   47..0
  *          63..52   51..40        39..0                63..52   51   47..0
  *        +--------+-------------+-----------+         +--------+---+-----------------------+
  *   head |  tag   | 0 .. 2N - 1 | successes | cells[] |  tag   | 1 | 16 outcomes of 3 bits |
@@ -59,6 +58,11 @@
 #define MARK_BAD_BITS       21
 #define MARK_EVALUATED_BITS 30
 #define MARK_BELOW          1u
+
+/* That slice has been evaluated, and there were calls enough. */
+static inline bool mark_is_evaluated(uint64_t m, uint64_t slice) {
+  return m << (63 - MARK_EVALUATED_BITS) == slice << (64 - MARK_EVALUATED_BITS);
+}
 
 /* Where in the window an outcome belongs. */
 typedef struct window_place {
@@ -100,8 +104,15 @@ static inline uint64_t slice_by_reciprocal(uint64_t now_ms, uint64_t slice_ms,
   return now_ms - slice * slice_ms >= slice_ms ? slice + 1 : slice;
 }
 
+/* The same for instants under 2^46 (2,200 years) in one multiplication: with the reciprocal rounded
+ * up the quotient is exact while now * slice_ms < 2^64, and slice_ms is under 2^18. */
+#define EARLY_BITS 46
+static inline uint64_t slice_early(uint64_t now_ms, uint64_t rounded_up) {
+  return high_product(now_ms, rounded_up);
+}
+
 static inline uint64_t cell_base(uint32_t tag, uint64_t slice) {
-  return (uint64_t)tag << TAG_SHIFT | (slice >> 4 & MASK(LAP_BITS)) << COUNT_BITS;
+  return (uint64_t)tag << TAG_SHIFT | slice >> 4 << (64 - LAP_BITS) >> (64 - LAP_BITS - COUNT_BITS);
 }
 
 /* Where an outcome of this epoch at now_ms goes. */

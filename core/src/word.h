@@ -73,16 +73,30 @@ static inline uint32_t half_load(const neap__half *w) { return *w; }
 
 #endif
 
+/* After a swap that somebody else won: leaves the line of memory to them for a fraction of a
+ * microsecond, in which they count some dozens of outcomes instead of handing it to and fro. */
+static inline void word_pause(void) {
+  for (unsigned i = 0; i < 8; i++) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb");
+#endif
+  }
+}
+
 #if defined(__GNUC__)
 #define NEAP__LIKELY(x)   __builtin_expect(!!(x), 1)
 #define NEAP__UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define NEAP__NOINLINE    __attribute__((noinline))
 #define NEAP__HIDDEN      __attribute__((visibility("hidden")))
+#define NEAP__AS_WRITTEN  __attribute__((used)) /* its arguments stay where the caller has them */
 #else
 #define NEAP__LIKELY(x)   (x)
 #define NEAP__UNLIKELY(x) (x)
 #define NEAP__NOINLINE
 #define NEAP__HIDDEN
+#define NEAP__AS_WRITTEN
 #endif
 
 #endif
