@@ -12,7 +12,10 @@ local DAY_MS = 24 * 60 * 60 * 1000
 local WRONG_WINDOW = 'belongs to a window of kind = "%s"; this one has kind = "%s"'
 local NO_RULE = "has no rule: give failures, consecutive_failures, failure_rate, slow_rate or "
   .. "decide, e.g. trip = { failures = 5 }"
-local RULES = { "failures", "consecutive_failures", "failure_rate", "slow_rate", "decide" }
+local IS_RULE = {
+  failures = true, consecutive_failures = true, failure_rate = true, slow_rate = true,
+  decide = true,
+}
 
 -- ---- Impossible combinations ------------------------------------------------------------------
 
@@ -23,9 +26,12 @@ local function in_force(values, key)
   return value
 end
 
+--- Whether a rule is given, or may be: a key that is not known is reported as such.
 local function has_rule(trip)
-  for _, name in ipairs(RULES) do
-    if rawget(trip, name) ~= nil then return true end
+  local is_known = {}
+  for _, name in ipairs(schema.names("trip")) do is_known[name] = true end
+  for name in next, trip do
+    if IS_RULE[name] or not is_known[name] then return true end
   end
   return false
 end
@@ -47,11 +53,12 @@ local function check_trip(v, given, report)
   if v["trip.slow_rate"] and not v["trip.slow_call_ms"] then
     report("trip.slow_rate", v["trip.slow_rate"], "needs trip.slow_call_ms: which calls are slow?")
   end
-  local calls, minimum = in_force(v, "window.calls"), v["trip.minimum_calls"]
-  if v["window.kind"] == "count" and minimum and minimum > calls then
-    report("trip.minimum_calls", minimum,
-      "%s is more than the window holds: at most window.calls, which is %s",
-      shown(minimum), shown(calls))
+  local calls = in_force(v, "window.calls")
+  for _, key in ipairs { "trip.failures", "trip.minimum_calls" } do
+    if v["window.kind"] == "count" and v[key] and v[key] > calls then
+      report(key, v[key], "%s is more than the window holds: at most window.calls, which is %s",
+        shown(v[key]), shown(calls))
+    end
   end
 end
 
