@@ -173,6 +173,7 @@ static void push_upvalues(lua_State *L) {
 static int l_methods(lua_State *L) {
   line *n = (line *)luaL_checkudata(L, 1, NEAP__LINE);
   for (int i = 2; i <= 4; i++) luaL_checktype(L, i, LUA_TTABLE);
+  luaL_checkstack(L, 2 * M_COUNT + 10, "methods");
   lua_settop(L, 4);
   n->self = lua_topointer(L, 2);
   lua_remove(L, 2);
