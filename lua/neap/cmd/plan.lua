@@ -214,31 +214,33 @@ local function in_order(routes)
   return routes
 end
 
---- One route from what the file says; complains about what is wrong with it.
+--- One route from what the file says; complains about what is wrong with it.  Second: whether it
+--- is known which requests are its.
 local function read_route(given, path, complain)
   if type(given) ~= "table" then
     return complain(path, problem.shown(given) .. ": must be a table")
   end
   need(given, { "name", "upstream", "policy" }, path .. ".", complain)
-  return make_route(read_fields(given, ROUTE_KEYS, path .. ".", complain))
+  local values = read_fields(given, ROUTE_KEYS, path .. ".", complain)
+  local is_clear = (given.host == nil or values.host) and (given.prefix == nil or values.prefix)
+  return make_route(values), is_clear
 end
 
 local function read_routes(given, complain)
-  local routes, by_name, by_match = {}, {}, {}
+  local routes, names, matches = {}, {}, {}
   for i, one in ipairs(given) do
     local path = ("routes[%d]"):format(i)
-    local route = read_route(one, path, complain)
-    if route then
-      local name_of, match = route.name or "?", (route.host or "*") .. route.prefix
-      if by_name[name_of] and route.name then
-        complain(path .. ".name", ("%q is the name of another route, too"):format(name_of))
-      end
-      if by_match[match] then
-        complain(path, ("route %s is for the same host and prefix"):format(by_match[match]))
-      end
-      by_name[name_of], by_match[match] = true, name_of
-      routes[#routes + 1] = route
+    local route, is_clear = read_route(one, path, complain)
+    local name_of = route and route.name
+    local match = is_clear and (route.host or "*") .. route.prefix
+    if name_of and names[name_of] then
+      complain(path .. ".name", ("%q is the name of another route, too"):format(name_of))
+    elseif match and matches[match] then
+      complain(path, ("route %s is for the same host and prefix"):format(matches[match]))
     end
+    if name_of then names[name_of] = true end
+    if match then matches[match] = name_of or "?" end
+    routes[i] = route
   end
   return routes
 end

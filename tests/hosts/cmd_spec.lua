@@ -1,0 +1,479 @@
+local cmd = require "neap.cmd"
+local json = require "neap.cmd.json"
+
+local files
+
+local function write(name, text)
+  local path = files .. "/" .. name
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+--- Runs the command: its status or plan, and what it said.
+local function run(argv, host)
+  local out, err = {}, {}
+  host = host or {}
+  local result = cmd.main(argv, {
+    version = "1.2.3",
+    wall_ms = function() return 1796000000123 end,
+    uptime_ms = function() return 4567 end,
+    is_terminal = function() return host.is_terminal or false end,
+    env = function(name) return host.env and host.env[name] end,
+    out = function(text) out[#out + 1] = text end,
+    err = function(text) err[#err + 1] = text end,
+  })
+  return result, table.concat(out), table.concat(err)
+end
+
+setup(function()
+  files = os.tmpname()
+  os.remove(files)
+  assert(os.execute("mkdir " .. files))
+end)
+
+teardown(function() os.execute("rm -r " .. files) end)
+
+local POLICY = [[
+return {
+  name = "NAME",
+  trip = { failures = 5 },
+  timeout_ms = 500,
+}
+]]
+
+local function policy(name) return write(name .. ".lua", (POLICY:gsub("NAME", name))) end
+
+local SERVE = { "serve", "--upstream", "http://127.0.0.1:8016", "--policy", "p/flags.lua" }
+
+--- SERVE and more.
+local function serve(...)
+  local argv = { table.unpack(SERVE) }
+  for _, word in ipairs { ... } do argv[#argv + 1] = word end
+  return run(argv)
+end
+
+describe("neap", function()
+  it("says how it is used when it is told nothing, and that this is an error", function()
+    local status, out, err = run {}
+    assert.equal(2, status)
+    assert.equal("", out)
+    assert.is_truthy(err:find("neap serve --upstream URL", 1, true))
+  end)
+
+  it("says which it is", function()
+    local status, out = run { "--version" }
+    assert.equal(0, status)
+    assert.equal("neap 1.2.3\n", out)
+  end)
+
+  for _, argv in ipairs { { "--help" }, { "-h" }, { "help" }, { "serve", "--help" },
+    { "serve", "-h" }, { "check", "--help" },
+    { "help", "serve" }, { "help", "check" }, { "serve", "--listen", ":1", "--help" } } do
+    it("teaches with examples: neap " .. table.concat(argv, " "), function()
+      local status, out, err = run(argv)
+      assert.equal(0, status)
+      assert.equal("", err)
+      assert.is_truthy(out:find("\n  neap serve ", 1, true) or out:find("\n  neap check ", 1, true))
+      for line in out:gmatch("[^\n]+") do assert.is_true(#line <= 110, line) end
+    end)
+  end
+
+  it("has every option of serve in its help", function()
+    local _, out = run { "serve", "--help" }
+    for _, option in ipairs(require("neap.cmd.plan").options) do
+      assert.is_truthy(out:find("  --" .. option.name .. " ", 1, true), option.name)
+    end
+  end)
+
+  for word, near in pairs { serv = "neap serve", chekc = "neap check",
+    ["--versoin"] = "neap --version" } do
+    it(("asks whether %s was meant for %s"):format(near, word), function()
+      local status, _, err = run { word }
+      assert.equal(2, status)
+      assert.equal(("neap: there is no command %q; did you mean %s?; see neap --help\n")
+        :format(word, near), err)
+    end)
+  end
+end)
+
+describe("neap serve, told wrong,", function()
+  for _, case in ipairs {
+    -- arguments                            what is said
+    { { "--listen" },                       "--listen needs a value, e.g. 127.0.0.1:8080" },
+    { { "--listen", "" },                   "--listen needs a value, e.g. 127.0.0.1:8080" },
+    { { "--listen", "8080" },               "--listen 8080: must be ADDRESS:PORT" },
+    { { "--listen", "localhost" },          "--listen localhost: must be ADDRESS:PORT" },
+    { { "--listen", "example.com:80" },     "a name is not looked up here" },
+    { { "--listen", "127.0.0.1:65536" },    "the port must be 0 to 65535" },
+    { { "--listen", "127.0.0.256:80" },     "must be ADDRESS:PORT" },
+    { { "--listen", "::1:80" },             "must be ADDRESS:PORT" },
+    { { "--listen=127.0.0.1:1", "--listen=127.0.0.1:2" }, "--listen is given twice" },
+    { { "--admin", "yes" },
+      "--admin yes: must be ADDRESS:PORT, e.g. 127.0.0.1:8080 or [::1]:8080; or off" },
+    { { "--lisen", "127.0.0.1:1" },         "unknown option --lisen; did you mean --listen?" },
+    { { "--frobnicate" },                   "unknown option --frobnicate;" },
+    { { "-l", "127.0.0.1:1" },              "unknown option -l; options begin with two dashes" },
+    { { "--log-format", "jsno" },
+      "--log-format jsno: must be text or json: did you mean json?" },
+    { { "--drain-ms", "10s" },
+      "--drain-ms 10s: must be a whole number of ms, 0 to 3600000" },
+    { { "--drain-ms", "-1" },
+      "--drain-ms -1: must be a whole number of ms, 0 to 3600000" },
+    { { "--drain-ms", "1e99" },             "must be a whole number of ms" },
+    { { "--max-breakers", "0" },
+      "--max-breakers 0: must be a whole number, 1 to 4194304" },
+    { { "edge.lua" },                       "give either a configuration file or --upstream" },
+    { { "--policy", "policies" },           "--policy policies: must be a policy file, *.lua" },
+  } do
+    it(("says so: %s"):format(table.concat(case[1], " ")), function()
+      local status, out, err = serve(table.unpack(case[1]))
+      assert.equal(2, status)
+      assert.equal("", out)
+      assert.is_truthy(err:find(case[2], 1, true), err)
+      assert.is_truthy(err:find("^neap serve: [^\n]+; see neap serve %-%-help\n$"), err)
+    end)
+  end
+
+  for url, expected in pairs {
+    ["127.0.0.1:8016"] = "must be a URL", ["ftp://a"] = "must begin with http:// or https://",
+    ["http://"] = "must name a host", ["http://a b"] = "must name a host",
+      ["http://a:0"] = "the port must be 1 to 65535",
+    ["http://a:99999"] = "the port must be 1 to 65535", ["http://a:"] = "has a colon but no port",
+    ["http://u:p@a"] = "must not carry a user name", ["http://a/x"] = "must end after the host",
+    ["http://a?x"] = "must end after the host", ["http:/a"] = "must be a URL",
+  } do
+    it(("refuses the upstream %s"):format(url), function()
+      local status, _, err = run { "serve", "--policy", "p/flags.lua", "--upstream", url }
+      assert.equal(2, status)
+      assert.is_truthy(err:find(("--upstream %s: %s"):format(url, expected), 1, true), err)
+    end)
+  end
+
+  it("says what is missing", function()
+    assert.is_truthy(select(3,
+      run { "serve" }):find("--upstream is missing, e.g. --upstream http://127.0.0.1:8016", 1,
+        true))
+    local _, _, err = run { "serve", "--upstream", "http://a" }
+    assert.is_truthy(err:find("--policy is missing, e.g. --policy policies/http_upstream.lua", 1,
+      true))
+  end)
+
+  it("does not open its admin pages to others without a token", function()
+    for _, where in ipairs { ":9464", "0.0.0.0:9464", "[::]:9464", "192.168.1.2:9464" } do
+      local status, _, err = serve("--admin", where)
+      assert.equal(1, status)
+      local expected = "neap serve: admin %s: others can reach that; give --admin-token-file FILE"
+      assert.is_truthy(err:find(expected:format(where), 1, true))
+      assert.is_table((serve("--admin", where, "--admin-token-file", "t")))
+    end
+  end)
+end)
+
+describe("neap serve", function()
+  it("has defaults for all but the upstream and the policy", function()
+    local plan = run(SERVE)
+    assert.same({ "127.0.0.1", 8080 }, { plan.listen.host, plan.listen.port })
+    assert.same({ "127.0.0.1", 9464 }, { plan.admin.host, plan.admin.port })
+    assert.same({ "p/flags.lua" }, plan.policies)
+    assert.equal(10000, plan.drain_ms)
+    assert.equal("text", plan.log_format)
+    assert.same({
+      name = "default", key = "default", prefix = "/", upstream = "http://127.0.0.1:8016",
+      upstream_host = "127.0.0.1", upstream_port = "8016", policy = "flags",
+    }, plan.routes[1])
+  end)
+
+  it("understands the usual ways of writing an address", function()
+    for text, host in pairs { ["[::1]:80"] = "::1", ["localhost:80"] = "127.0.0.1",
+      [":80"] = "0.0.0.0", ["127.0.0.1:80"] = "127.0.0.1" } do
+      local plan = serve("--listen=" .. text)
+      assert.same({ host, 80 }, { plan.listen.host, plan.listen.port })
+    end
+    assert.is_false(serve("--admin", "off").admin)
+  end)
+
+  for url, parts in pairs {
+    ["http://a"] = { "http://a", "a", "80" },
+      ["https://a.b-c.d"] = { "https://a.b-c.d", "a.b-c.d", "443" },
+    ["HTTP://a:81/"] = { "http://a:81", "a", "81" },
+      ["http://[::1]:81"] = { "http://[::1]:81", "::1", "81" },
+  } do
+    it(("takes %s for an upstream"):format(url), function()
+      local route = run({ "serve", "--policy", "p/flags.lua", "--upstream", url }).routes[1]
+      assert.same(parts, { route.upstream, route.upstream_host, route.upstream_port })
+    end)
+  end
+
+  it("takes further policies for fallbacks", function()
+    local plan = serve("--policy", "p/replica.lua")
+    assert.same({ "p/flags.lua", "p/replica.lua" }, plan.policies)
+    assert.equal("flags", plan.routes[1].policy)
+  end)
+end)
+
+describe("a configuration file", function()
+  local GOOD = [[
+return {
+  listen = "127.0.0.1:8081",
+  log_format = "json",
+  policies = { "policies" },
+  routes = {
+    { name = "all", upstream = "http://a", policy = "http_upstream" },
+    { name = "flags", prefix = "/flags", upstream = "http://b", policy = "policies/flags.lua" },
+    { name = "deep", prefix = "/flags/deep", key = "flags", upstream = "http://b", policy = "a" },
+    { name = "pay", host = "Pay.Internal", upstream = "https://c", policy = "payments",
+      http2 = true, connect_ms = 500 },
+  },
+}
+]]
+
+  it("has several routes, the more particular first", function()
+    local plan = run { "serve", write("good.lua", GOOD), "--drain-ms", "5" }
+    local names = {}
+    for i, route in ipairs(plan.routes) do names[i] = route.name end
+    assert.same({ "pay", "deep", "flags", "all" }, names)
+    assert.same({ "policies", "policies/flags.lua" }, plan.policies)
+    assert.equal("pay.internal", plan.routes[1].host)
+    assert.equal("flags", plan.routes[2].key)
+    assert.equal("flags", plan.routes[3].policy)
+    assert.equal("json", plan.log_format)
+    assert.equal(5, plan.drain_ms)
+  end)
+
+  it("stands back behind the command line", function()
+    local plan = run { "serve", write("good.lua", GOOD), "--listen", "127.0.0.1:1", "--log-format",
+      "text" }
+    assert.same({ 1, "text" }, { plan.listen.port, plan.log_format })
+  end)
+
+  for _, case in ipairs {
+    -- what is replaced                 by what                     what is said
+    { 'name = "all", ',                 "",
+      "6: routes[1].name: is missing" },
+    { 'policy = "http_upstream"',       "",
+      "6: routes[1].policy: is missing" },
+    { 'upstream = "http://a"',          'upstrem = "http://a"',
+      "6: routes[1].upstrem: is not a key: did you mean upstream?" },
+    { 'upstream = "http://a"',          'upstream = "a"',
+      '6: routes[1].upstream: "a": must be a URL' },
+    { 'upstream = "http://a"',          "upstream = 5",
+      "6: routes[1].upstream: 5: must be a text" },
+    { 'prefix = "/flags",',             'prefix = "flags",',
+      '7: routes[2].prefix: "flags": must be a path that begins with /' },
+    { 'prefix = "/flags/deep"',         'prefix = "/flags"',
+      "8: routes[3]: route flags is for the same host and prefix" },
+    { 'name = "deep"',                  'name = "flags"',
+      '8: routes[3].name: "flags" is the name of another route, too' },
+    { 'host = "Pay.Internal"',          'host = "pay:80"',
+      '9: routes[4].host: "pay:80": must be a host name without a port' },
+    { "http2 = true",                   'http2 = "yes"',
+      '10: routes[4].http2: "yes": must be true or false' },
+    { "connect_ms = 500",               "connect_ms = 0.5",
+      "10: routes[4].connect_ms: 0.5: must be a whole number of ms, 1 to 3600000" },
+    { '"json"',                         '"jsn"',
+      '3: log_format: "jsn": must be text or json: did you mean json?' },
+    { "listen",                         "lisen",
+      "2: lisen: is not a key: did you mean listen?" },
+    { '"127.0.0.1:8081"',               "8081",
+      '2: listen: 8081: must be a text such as "127.0.0.1:8080"' },
+    { '{ "policies" }',                 "{}",
+      "4: policies: a table: must be a list of policy files and directories" },
+    { "routes = {",                     "routs = {",
+      "5: routs: is not a key: did you mean routes?" },
+    { "return {",                       "local x = {",              " returns a nil, not a table" },
+    { "return {.*",                     "return 5",
+      " returns a number, not a table { routes = … }" },
+    { "return {",                       "return { routes = os.x,",  "1: " },
+  } do
+    it(("with %s for %s is refused with the place"):format(case[2], case[1]), function()
+      local from = case[1]:gsub("[%-%[%]%(%)%.%%]", "%%%0"):gsub("%%%.%*", ".*")
+      if not case[1]:find(".*", 1, true) then from = case[1]:gsub("%p", "%%%0") end
+      local path = write("bad.lua", (GOOD:gsub(from, (case[2]:gsub("%%", "%%%%")), 1)))
+      local status, _, err = run { "serve", path }
+      assert.equal(1, status)
+      assert.is_truthy(err:find("neap serve: " .. path .. ":" .. case[3], 1, true), err)
+    end)
+  end
+
+  it("has all its mistakes told at once, in the order of its lines", function()
+    local text = GOOD:gsub('"http://a"', '"a"'):gsub('"json"', '"jsn"'):gsub("http2 = true",
+      "http2 = 1")
+    local _, _, err = run { "serve", write("bad.lua", text) }
+    local places = {}
+    for line in err:gmatch("bad%.lua:(%d+)") do places[#places + 1] = line end
+    assert.same({ "3", "6", "10" }, places)
+  end)
+
+  it("must be there, and only once", function()
+    local status, _, err = run { "serve", files .. "/none.lua" }
+    assert.equal(1, status)
+    assert.equal(("neap serve: %s/none.lua: No such file or directory\n"):format(files), err)
+    status, _, err = run { "serve", "a.lua", "b.lua" }
+    assert.equal(2, status)
+    assert.is_truthy(err:find("b.lua: there can be only one configuration file", 1, true))
+  end)
+end)
+
+describe("neap check", function()
+  it("prints the effective configuration, with units, and says which are defaults", function()
+    local status, out, err = run { "check", policy("flags") }
+    assert.equal(0, status)
+    assert.equal("", err)
+    assert.is_truthy(out:find("flags.lua: ok  %x+\n"), out)
+    assert.is_truthy(out:find("\n  trip.failures         5\n", 1, true), out)
+    assert.is_truthy(out:find("\n  timeout_ms            500 ms\n", 1, true), out)
+    assert.is_truthy(out:find("\n  open.cooldown_ms      5000 ms (5 s)    ", 1, true), out)
+    assert.is_truthy(out:find("\n  open.cooldown_ms [^\n]* default\n"), out)
+    assert.is_truthy(out:find("\n  open.jitter [^\n]*0%.2 %(20 %%%)%s+default\n"), out)
+  end)
+
+  it("says what is wrong, where, in what, and what would be right", function()
+    local path = write("bad.lua",
+      'return {\n  name = "bad",\n  trip = { failure_rate = 50 },\n  opne = {},\n}\n')
+    local status, out, err = run { "check", path }
+    assert.equal(1, status)
+    assert.equal("", out)
+    assert.is_truthy(err:find("error: " .. path .. ":3: trip.failure_rate: 50 is out of range", 1,
+      true), err)
+    assert.is_truthy(err:find("error: " .. path .. ":4: opne: is not a key: did you mean open?", 1,
+      true), err)
+  end)
+
+  it("prints what is good beside what is wrong", function()
+    local path = write("bad.lua", "return {")
+    local status, out, err = run { "check", policy("flags"), path }
+    assert.equal(1, status)
+    assert.is_truthy(out:find("flags.lua: ok", 1, true))
+    assert.is_truthy(err:find("error: " .. path .. ":1: ", 1, true), err)
+  end)
+
+  it("takes a directory for the policies in it", function()
+    local status, out = run { "check", "policies" }
+    assert.equal(0, status)
+    for _, name in ipairs { "flag_provider", "payments", "http_upstream" } do
+      assert.is_truthy(out:find(("policies/%s.lua: ok"):format(name), 1, true))
+    end
+  end)
+
+  it("is not content with nothing", function()
+    os.execute("mkdir -p " .. files .. "/empty")
+    local status, _, err = run { "check", files .. "/empty" }
+    assert.equal(1, status)
+    assert.is_truthy(err:find("error: " .. files .. "/empty: has no policy file (*.lua)", 1, true),
+      err)
+    status, _, err = run { "check", files .. "/none.lua" }
+    assert.equal(1, status)
+    assert.is_truthy(err:find("none.lua: No such file or directory", 1, true), err)
+    status, _, err = run { "check" }
+    assert.equal(2, status)
+    assert.is_truthy(err:find("which policies? Name files or directories, e.g. neap check policies",
+      1, true))
+    assert.equal(2, (run { "check", "--jsn", "policies" }))
+  end)
+
+  it("says the same as JSON", function()
+    local status, out = run { "check", "--json", policy("flags"),
+      write("bad.lua", 'return { name = "bad" }') }
+    assert.equal(1, status)
+    local report = assert(json.decode(out))
+    assert.is_false(report.ok)
+    assert.equal("flags", report.policies[1].name)
+    assert.equal(5, report.policies[1].config.trip.failures)
+    assert.equal(500, report.policies[1].config.timeout_ms)
+    assert.equal("trip", report.errors[1].key)
+    assert.equal(1, report.errors[1].line)
+    assert.is_truthy(report.errors[1].text:find("bad.lua:1: trip: is missing", 1, true))
+  end)
+
+  it("says so in JSON too when there is nothing wrong, with lists that are lists", function()
+    local status, out = run { "check", "--json", policy("flags") }
+    assert.equal(0, status)
+    assert.is_truthy(out:find('"errors": []', 1, true))
+    assert.is_true(json.decode(out).ok)
+  end)
+
+  it("uses the params of the deployment", function()
+    local path = write("needs.lua",
+      'return { name = "needs", trip = { failures = params.failures } }')
+    local params = write("params.lua", "return { needs = { failures = 7 } }")
+    local status, out = run { "check", path, "--params", params }
+    assert.equal(0, status)
+    assert.is_truthy(out:find("trip.failures         7\n", 1, true), out)
+    assert.equal(1, (run { "check", path }))
+  end)
+
+  it("says where params are wrong, and when they are for nobody", function()
+    local path = policy("flags")
+    local status, _, err = run { "check", path, "--params",
+      write("params.lua", "return {\n  flags = 5 }") }
+    assert.equal(1, status)
+    assert.is_truthy(err:find("params.lua", 1, true))
+    status, _, err = run { "check", path, "--params", write("params.lua", "return { flasg = {} }") }
+    assert.equal(0, status)
+    assert.is_truthy(err:find("flasg: none of these policies has this name: did you mean flags?", 1,
+      true), err)
+    assert.equal(1, (run { "check", path, "--params", files .. "/none.lua" }))
+  end)
+
+  it("has colours on a terminal, unless they are not wanted", function()
+    local path = policy("flags")
+    local function colours(host) return select(2, run({ "check", path }, host)):find("\27", 1,
+      true) ~= nil end
+    assert.is_true(colours { is_terminal = true })
+    assert.is_false(colours { is_terminal = false })
+    assert.is_false(colours { is_terminal = true, env = { NO_COLOR = "1" } })
+    assert.is_true(colours { is_terminal = true, env = { NO_COLOR = "" } })
+    assert.is_false(colours { is_terminal = true, env = { TERM = "dumb" } })
+  end)
+
+  it("prints the default of every status, for who wonders what counts (B077)", function()
+    for status, name in pairs { [0] = "counts", [1] = "ignores" } do
+      local path = write(name .. ".lua",
+        ('return { name = %q, trip = { failures = 5 }, classify = function(call) '
+        .. 'if call.status == 429 then return %q end return classify.http(call) end }')
+        :format(name, status == 0 and "failure" or "neutral"))
+      assert.equal(0, (run { "check", path }))
+      local loaded = assert(require("neap.policy").load(path))
+      assert.equal(status == 0 and "failure" or "neutral",
+        (loaded.classify { status = 429, ended_by = "answer" }))
+    end
+  end)
+end)
+
+describe("the log", function()
+  local function lines_of(format, level, message, fields)
+    local out = {}
+    require("neap.cmd.log").open({
+      format = format, write = function(line) out[#out + 1] = line end,
+      wall_ms = function() return 1796000000123 end, uptime_ms = function() return 4567 end,
+    }):line(level, "test", message, fields)
+    return table.concat(out)
+  end
+
+  it("has one line with the time of day and a time that never jumps", function()
+    assert.equal("2026-11-30T00:53:20.123Z 4.567 info   test  hello  n=5 t=x\n",
+      lines_of("text", "info", "hello", { { "n", 5 }, { "t", "x" } }))
+  end)
+
+  it("says the same in JSON (B164)", function()
+    local line = lines_of("json", "warn", "hello",
+      { { "measured", 5 }, { "key", 'a"b' }, { "on", true } })
+    assert.equal("\n", line:sub(-1))
+    assert.same({ time = "2026-11-30T00:53:20.123Z", uptime = 4.567, level = "warn", event = "test",
+      message = "hello",
+      measured = 5, key = 'a"b', on = true }, json.decode(line))
+  end)
+
+  for _, text in ipairs { "a\nb", "a\r\27[31mb", "\0", "\255\254", 'a "b" = c', "" } do
+    it(("keeps a line a line: %q"):format(text), function()
+      for _, format in ipairs { "text", "json" } do
+        local line = lines_of(format, "info", text, { { "key", text } })
+        assert.equal(1, select(2, line:gsub("\n", "")))
+        assert.is_nil(line:sub(1, -2):find("[%c\127]"))
+        if format == "json" then assert.is_table(json.decode(line)) end
+      end
+    end)
+  end
+end)
