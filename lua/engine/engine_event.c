@@ -126,8 +126,10 @@ int engine_l_notify(lua_State *L) {
   if (e->is_closing) return 0;
   lua_State *outer = e->L;
   e->L = L;
-  engine_log(e, level_of(event.kind), "%s", event.text);
-  if (e->on_event) e->on_event(e->data, &event);
+  if (e->on_event)
+    e->on_event(e->data, &event);
+  else
+    engine_log(e, level_of(event.kind), "%s", event.text);
   e->L = outer;
   return 0;
 }
