@@ -234,6 +234,24 @@ static void a_success_trips_when_older_successes_have_left(void **unused) {
   SAME(f.moved.calls, 3, "of 3");
 }
 
+/* A thread that was suspended between reading its clock and reporting does not hide what others have reported since. */
+static void a_late_failure_hides_nothing_from_the_next_success(void **unused) {
+  (void)unused;
+  for (uint64_t late_ms = 0; late_ms < 10000; late_ms += 100) {
+    if (late_ms > 1600 && late_ms % 1600 == 0) continue; /* the same bucket: there a clock stepped */
+    FIXTURE(f, r->failure_rate = 200000, r->minimum_calls = 10, r->length_ms = 1600);
+    play(&f, "FF");
+    f.now_ms -= late_ms;
+    play(&f, "F");
+    f.now_ms += late_ms + 200;
+    uint64_t calls = snapshot(&f).calls;
+    play_times(&f, "S", 10 - (unsigned)calls - 1);
+    SAME(f.moves, 0, "one call below the minimum");
+    play(&f, "S");
+    SAME(f.moves, 1, "two or three of ten: the success that completes the minimum sees them");
+  }
+}
+
 static void with_a_function_alone_the_numbers_never_trip(void **unused) {
   (void)unused;
   FIXTURE(f, r->trip_by_function = true, r->slow_call_ms = 10);
@@ -270,6 +288,8 @@ int main(void) {
          a_slow_failure_counts_in_both_rates_and_once_in_all),
       IT("a success trips when older successes have left",
          a_success_trips_when_older_successes_have_left),
+      IT("a late failure hides nothing from the next success",
+         a_late_failure_hides_nothing_from_the_next_success),
       IT("with a function alone the numbers never trip",
          with_a_function_alone_the_numbers_never_trip),
       IT("a new threshold counts from the next failure",

@@ -316,6 +316,24 @@ static void through_zero_the_window_may_forget_but_goes_on(void **unused) {
   }
 }
 
+/* A counter keeps its lap modulo 2^23, so every 2^27 slices laps begin again from 0. */
+static void where_laps_wrap_nothing_is_lost(void **unused) {
+  (void)unused;
+  for (int64_t first = -50; first < 50; first++)
+    for (int64_t second = first - 31; second < first + 31; second++) {
+      FIXTURE(f, r->failures = 3, r->length_ms = 1600);
+      const uint64_t wrap_ms = (UINT64_C(1) << SLICE_BITS) * 100;
+      f.now_ms = wrap_ms + (uint64_t)(first * 100);
+      play(&f, "F");
+      f.now_ms = wrap_ms + (uint64_t)(second * 100);
+      SAME(snapshot(&f).failure, second - first < 16, "ahead counts, and older up to a window");
+      play(&f, "F");
+      bool both = second - first < 16 && first - second < 16;
+      bool in_place = first - second == 16;
+      SAME(snapshot(&f).failure, 1 + (both || in_place), "so does one more");
+    }
+}
+
 /* ---- Count window ---- */
 
 static void a_count_window_is_the_last_n_calls(void **unused) {
@@ -618,6 +636,7 @@ int main(void) {
       IT("windows are right at every start", windows_are_right_at_every_start),
       IT("through zero the window may forget, but goes on",
          through_zero_the_window_may_forget_but_goes_on),
+      IT("where laps wrap nothing is lost", where_laps_wrap_nothing_is_lost),
       IT("a count window is the last n calls", a_count_window_is_the_last_n_calls),
       IT("a count window knows no time", a_count_window_knows_no_time),
       IT("a count window is clean after a transition", a_count_window_is_clean_after_a_transition),
