@@ -61,7 +61,7 @@ end
 
 -- ---- ratios ----
 
---- A ratio of medians: `over` is measured against the sum of `under`.
+--- { title, what, { what it is measured against, summed }, limit }
 local ratios = {
   { "1 acquire, closed, of an empty call", "shared acquire", { "floor empty call" }, 1.5 },
   { "2 local pair, of fetch_add", "local pair", { "floor fetch_add" }, 0.75 },
@@ -80,10 +80,15 @@ local ratios = {
   { "10 2 threads on their own, of one thread", "shared pair, 2 threads, own breakers", { "shared pair" }, 1.15 },
 }
 
+--- Median of the rounds' ratios.
 local function ratio_of(found, gate)
-  local under = 0
-  for _, name in ipairs(gate[3]) do under = under + found[name].median end
-  return found[gate[2]].median / under
+  local ratios_by_round = {}
+  for round, over in ipairs(found[gate[2]].values) do
+    local under = 0
+    for _, name in ipairs(gate[3]) do under = under + found[name].values[round] end
+    ratios_by_round[round] = over / under
+  end
+  return run.summary(ratios_by_round).median
 end
 
 local function words_for(gates)

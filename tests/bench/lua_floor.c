@@ -1,0 +1,48 @@
+/* bench_floor: for lua.lua, what it can't do itself, and an object whose methods do nothing. */
+#include <lauxlib.h>
+#include <lua.h>
+#include <time.h>
+#include <valgrind/callgrind.h>
+
+static int l_nothing(lua_State *L) {
+  lua_pushinteger(L, 1);
+  return 1;
+}
+
+static int l_object(lua_State *L) {
+  lua_newuserdatauv(L, 8, 0);
+  luaL_setmetatable(L, "bench.object");
+  return 1;
+}
+
+static int l_cpu_ns(lua_State *L) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  lua_pushnumber(L, (lua_Number)t.tv_sec * 1e9 + (lua_Number)t.tv_nsec);
+  return 1;
+}
+
+/* count(name, f, n): runs f(n) and has callgrind dump what it executed, under that name. */
+static int l_count(lua_State *L) {
+  const char *name = luaL_checkstring(L, 1);
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  lua_settop(L, 3);
+  CALLGRIND_ZERO_STATS;
+  CALLGRIND_TOGGLE_COLLECT;
+  lua_call(L, 1, 0);
+  CALLGRIND_TOGGLE_COLLECT;
+  CALLGRIND_DUMP_STATS_AT(name);
+  return 0;
+}
+
+int luaopen_bench_floor(lua_State *L) {
+  static const luaL_Reg methods[] = {{"nothing", l_nothing}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"object", l_object}, {"cpu_ns", l_cpu_ns}, {"count", l_count}, {NULL, NULL}};
+  luaL_newmetatable(L, "bench.object");
+  lua_newtable(L);
+  luaL_setfuncs(L, methods, 0);
+  lua_setfield(L, -2, "__index");
+  luaL_newlib(L, functions);
+  return 1;
+}
