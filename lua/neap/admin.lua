@@ -150,16 +150,11 @@ local function is_same(a, b)
   return difference == 0
 end
 
-local function host_of(text)
-  return (text:gsub(":%d+$", ""):gsub("^%[", ""):gsub("%]$", ""))
-end
-
---- A page may have its own name resolve to 127.0.0.1; it can't have it be an address or
---- "localhost".
+--- A page may have its own name resolve to 127.0.0.1; it can't have it be an address or "localhost".
 local function is_own_host(text)
-  local host = host_of(text)
-  return host:lower() == "localhost" or host:find("^%d+%.%d+%.%d+%.%d+$") ~= nil
-    or host:find("^[%x:.]*:[%x:.]*$") ~= nil
+  local host = text:gsub(":%d+$", ""):lower()
+  return host == "localhost" or host:find("^%d+%.%d+%.%d+%.%d+$") ~= nil
+    or host:find("^%[[%x:.]+%]$") ~= nil
 end
 
 function Admin:refusal(request)

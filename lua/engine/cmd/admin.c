@@ -93,6 +93,19 @@ static int l_numbers(lua_State *L) {
   return 1;
 }
 
+/* { { policy =, key = } ... } */
+static void push_routes(lua_State *L, const plan *p) {
+  lua_newtable(L);
+  for (size_t i = 0; i < p->route_count; i++) {
+    lua_newtable(L);
+    lua_pushstring(L, p->routes[i].policy);
+    lua_setfield(L, -2, "policy");
+    lua_pushstring(L, p->routes[i].key);
+    lua_setfield(L, -2, "key");
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
+  }
+}
+
 static int l_open(lua_State *L) {
   admin *a = lua_touserdata(L, 1);
   static const luaL_Reg host[] = {{"token", l_token}, {"health", l_health},   {"reload", l_reload},
@@ -103,6 +116,8 @@ static int l_open(lua_State *L) {
   lua_newtable(L);
   lua_pushlightuserdata(L, a->serve);
   luaL_setfuncs(L, host, 1);
+  push_routes(L, &a->serve->plan);
+  lua_setfield(L, -2, "routes");
   lua_call(L, 1, 1);
   a->handle = luaL_ref(L, LUA_REGISTRYINDEX);
   return 0;

@@ -38,17 +38,19 @@ static bool is_rate(neap_cause cause) {
   return cause == NEAP_BY_FAILURE_RATE || cause == NEAP_BY_SLOW_RATE;
 }
 
-/* Of a rate, measured is the number of calls and limit a share. */
+/* Of a rate, what was measured and its limit are shares of the calls, as in the text. */
 static void log_transition(serve *s, const neap_event *event) {
   const neap_transition *m = &event->moved;
+  double measured_of = is_rate(m->cause) && m->calls ? (double)m->calls : 1;
+  double limit_of = is_rate(m->cause) ? NEAP_ONE : 1;
   const log_field fields[] = {
       {"policy", event->policy, 0},
       {"key", event->key, 0},
       {"from", neap_state_name(m->from), 0},
       {"to", neap_state_name(m->to), 0},
       {"reason", neap_cause_name(m->cause), 0},
-      {"measured", NULL, (double)m->measured},
-      {"limit", NULL, (double)m->limit / (is_rate(m->cause) ? NEAP_ONE : 1)},
+      {"measured", NULL, (double)m->measured / measured_of},
+      {"limit", NULL, (double)m->limit / limit_of},
       {"calls", NULL, (double)m->calls},
       {"open_ms", NULL, (double)m->open_ms},
       {"level", NULL, m->level},
@@ -69,6 +71,7 @@ static void on_event(void *data, const neap_event *event) {
       [NEAP_EVENT_RELOAD_FAILED] = {LOG_ERROR, "reload_failed"},
       [NEAP_EVENT_POLICY_GONE] = {LOG_WARN, "policy_gone"},
       [NEAP_EVENT_POLICY_ORPHANED] = {LOG_WARN, "policy_orphaned"},
+    [NEAP_EVENT_POLICY_BACK] = {LOG_INFO, "policy_back"},
   };
   serve *s = data;
   if (event->kind == NEAP_EVENT_TRANSITION) {

@@ -84,9 +84,15 @@ local function since(at_ms)
   return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(os.time() - seconds))
 end
 
----@param host table  token, health, reload, log, numbers: functions, see admin.c
+--- Every breaker that a route will use is there before its first request, and so are its series.
+local function make_breakers(routes)
+  for _, route in ipairs(routes) do engine.guards[route.policy]:at(route.key) end
+end
+
+---@param host table  token, health, reload, log, numbers: functions; routes: see admin.c
 ---@return fun(request: neap.admin.request): neap.admin.answer
 return function(host)
+  make_breakers(host.routes)
   local pages = admin.open {
     guards = function() return engine.guards end,
     policies = function() return engine.reloader:rows() end,
