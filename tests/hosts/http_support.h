@@ -153,6 +153,20 @@ static const char *hear(int fd, const char *ending) {
   return heard;
 }
 
+/* Hears a head and `length` bytes after it.  Answers these. */
+static const char *hear_message(int fd, size_t length) {
+  uint64_t end = now_ms() + WAIT_MS;
+  hear_nothing_yet();
+  for (;;) {
+    const char *body = strstr(heard, "\r\n\r\n");
+    if (body && heard_length >= (size_t)(body + 4 - heard) + length) return body + 4;
+    int got = hear_some(fd);
+    if (got < 0) fail_msg("closed after %zu bytes: %s", heard_length, heard);
+    if (!got) turn();
+    if (now_ms() > end) fail_msg("waited in vain for %zu bytes after: %s", length, heard);
+  }
+}
+
 /* Hears until the other side closes. */
 static const char *hear_all(int fd) {
   uint64_t end = now_ms() + WAIT_MS;

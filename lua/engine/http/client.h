@@ -137,8 +137,6 @@ void http_pool_remove(http_pool *pool, http_transfer *transfer);
 void http_pool_cancel(http_pool *pool, http_transfer *transfer); /* takes out and frees */
 void http_pool_kick(http_pool *pool);
 void http_pool_spoil(http_pool *pool, curl_socket_t fd); /* never use that connection again */
-curl_socket_t http_pool_socket_open(void *pool, curlsocktype purpose,
-                                    struct curl_sockaddr *address);
 int http_pool_socket_close(void *pool, curl_socket_t fd);
 void http_upstream_pool_gone(http_upstream *upstream, http_pool *pool);
 void http_upstream_begin(http_upstream *upstream, http_transfer *transfer);

@@ -21,8 +21,7 @@ typedef struct pool_socket {
   http_pool *pool;
   curl_socket_t fd;
   int events; /* watched now */
-  bool owned; /* opened by http_pool_socket_open() */
-  bool idle;
+  bool idle;  /* no transfer uses it */
 } pool_socket;
 
 static void pool_run(http_pool *pool);
@@ -125,16 +124,17 @@ void http_pool_spoil(http_pool *pool, curl_socket_t fd) {
   shutdown(fd, SHUT_RDWR); /* curl looks before it uses a connection again */
 }
 
-/* Either its transfer has ended or it does not want any more for now. */
+/* Its transfer has ended, or does not want any more for now, or it never came to be a connection; the
+ * last curl may close without a word, or has done so. */
 static void socket_release(http_pool *pool, pool_socket *s, CURL *easy) {
   http_transfer *t = NULL;
-  if (!s->owned) {
+  curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t);
+  if (!t || !t->head_done) {
     socket_forget(pool, s);
     return;
   }
-  curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t);
   /* TLS and HTTP/2 have things to say between answers */
-  s->idle = !(t && t->paused) && !pool->upstream->tls && !pool->upstream->options.http2;
+  s->idle = !t->paused && !pool->upstream->tls && !pool->upstream->options.http2;
   socket_poll(s, s->idle ? UV_READABLE : 0);
 }
 
@@ -151,21 +151,6 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *u
   socket_poll(s,
               (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0));
   return 0;
-}
-
-curl_socket_t http_pool_socket_open(void *data, curlsocktype purpose,
-                                    struct curl_sockaddr *address) {
-  http_pool *pool = data;
-  (void)purpose;
-  int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
-  if (fd < 0) return CURL_SOCKET_BAD;
-  pool_socket *s = socket_watch(pool, fd);
-  if (!s) {
-    close(fd);
-    return CURL_SOCKET_BAD;
-  }
-  s->owned = true;
-  return fd;
 }
 
 int http_pool_socket_close(void *data, curl_socket_t fd) {

@@ -192,7 +192,6 @@ size_t ex_upload(exchange *ex, char *buffer, size_t size) {
 bool ex_rewind(exchange *ex) {
   if (ex->request->content_length && ex->body_total > NEAP_BODY_MAX) return false;
   ex->body_read = 0;
-  ex->route->stats.resent++;
   return true;
 }
 

@@ -140,7 +140,6 @@ static void set_pool(http_transfer *t) {
   if (t->generation == t->pool->generation) return;
   t->generation = t->pool->generation;
   curl_easy_setopt(t->easy, CURLOPT_RESOLVE, t->pool->resolve);
-  curl_easy_setopt(t->easy, CURLOPT_OPENSOCKETDATA, t->pool);
   curl_easy_setopt(t->easy, CURLOPT_CLOSESOCKETDATA, t->pool);
 }
 
@@ -274,22 +273,21 @@ static void head_conclude(http_transfer *t) {
   t->lines = (http_slice){t->in.data + t->reason_length, t->in.length - t->reason_length};
 }
 
-/* An answer without a body ends with its head.  Of bytes after it curl only says so, in passing; it
- * would use the connection again and read what follows as the next answer. */
+/* Of bytes after the end of an answer without a body, or of a chunked one, curl only says so, in
+ * passing; it would use the connection again and read what follows as the next answer. */
 static void listen_for_stray(http_transfer *t) {
-  if (!t->bodiless && t->content_length != 0) return;
+  if (!t->bodiless && !t->chunked && t->content_length != 0) return;
   t->verbose = true;
   curl_easy_setopt(t->easy, CURLOPT_VERBOSE, 1L);
 }
 
 static int on_debug(CURL *easy, curl_infotype type, char *text, size_t length, void *data) {
-  static const char stray[] = "Excess found";
+  static const char excess[] = "Excess found", leftovers[] = "Leftovers after chunking";
   http_transfer *t = data;
   (void)easy;
-  if (type == CURLINFO_TEXT && length >= sizeof stray - 1 &&
-      !memcmp(text, stray, sizeof stray - 1)) {
-    t->stray = true;
-  }
+  if (type != CURLINFO_TEXT) return 0;
+  t->stray |= length >= sizeof excess && !memcmp(text, excess, sizeof excess - 1);
+  t->stray |= length >= sizeof leftovers && !memcmp(text, leftovers, sizeof leftovers - 1);
   return 0;
 }
 
@@ -423,7 +421,6 @@ static void easy_set_up(http_transfer *t) {
   curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
   curl_easy_setopt(e, CURLOPT_DEBUGFUNCTION, on_debug);
   curl_easy_setopt(e, CURLOPT_DEBUGDATA, t);
-  curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, http_pool_socket_open);
   curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_pool_socket_close);
 }
 

@@ -382,6 +382,7 @@ static void on_done(void *data, http_transfer *t) {
   ex_due(ex, DUE_ANSWER, UINT64_MAX);
   ex_due(ex, DUE_HOLD, UINT64_MAX);
   if (t->error) count_error(ex);
+  if (t->attempts > 1) ex->route->stats.resent++;
   if (ex->stage == EX_STREAM) {
     if (t->error) {
       ex->transfer->phase = NEAP_PHASE_BODY;
