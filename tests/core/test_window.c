@@ -316,6 +316,28 @@ static void through_zero_the_window_may_forget_but_goes_on(void **unused) {
   }
 }
 
+/* The engine divides by multiplying: near every power of two and every edge of a slice it must come out as division does. */
+static void slices_are_what_division_says(void **unused) {
+  (void)unused;
+  uint64_t seed = random_seed(17);
+  for (int i = 0; i < 50000; i++) {
+    const uint32_t length =
+        i < 20000 ? 100 + (uint32_t)i : 100 + (uint32_t)random_below(&seed, 3599901);
+    const uint64_t slice = length / 16;
+    FIXTURE(f, r->failures = 3, r->length_ms = length);
+    uint64_t near = (UINT64_C(1) << random_below(&seed, 63)) + random_below(&seed, 5 * slice);
+    uint64_t start = near / slice * slice; /* of a slice */
+    neap_breaker_adopt(&f.breaker, &f.rules);
+    f.now_ms = start + (random_below(&seed, 2) ? slice - 1 : random_below(&seed, slice));
+    play(&f, "S"); /* the first in its counter */
+    play(&f, "S"); /* one more */
+    f.now_ms = start + 16 * slice - 1;
+    SAME(snapshot(&f).success, 2, "the last millisecond of the window");
+    f.now_ms++;
+    SAME(snapshot(&f).success, 0, "the first after it");
+  }
+}
+
 /* A counter keeps its lap modulo 2^23, so every 2^27 slices laps begin again from 0. */
 static void where_laps_wrap_nothing_is_lost(void **unused) {
   (void)unused;
@@ -636,6 +658,7 @@ int main(void) {
       IT("windows are right at every start", windows_are_right_at_every_start),
       IT("through zero the window may forget, but goes on",
          through_zero_the_window_may_forget_but_goes_on),
+      IT("slices are what division says", slices_are_what_division_says),
       IT("where laps wrap nothing is lost", where_laps_wrap_nothing_is_lost),
       IT("a count window is the last n calls", a_count_window_is_the_last_n_calls),
       IT("a count window knows no time", a_count_window_knows_no_time),
