@@ -31,6 +31,7 @@ static bool class_accepts(int class, int c) {
     case 'u': is = isupper(c); break;
     case 'w': is = isalnum(c); break;
     case 'x': is = isxdigit(c); break;
+  case 'z': is = c == 0; break; /* of Lua 5.1 */
     default: return class == c;
   }
   return isupper(class) ? !is : is;
@@ -130,7 +131,8 @@ static const char *same_again(neap__match *m, const char *s, char digit) {
   int i = digit - '1';
   if (i < 0 || i >= m->count || m->capture[i].length == CAPTURE_OPEN)
     luaL_error(m->L, "invalid capture index %%%d", i + 1);
-  size_t length = m->capture[i].length < 0 ? 0 : (size_t)m->capture[i].length;
+  if (m->capture[i].length == CAPTURE_POSITION) return NULL;
+  size_t length = (size_t)m->capture[i].length;
   neap__charge(m->L, NEAP__UNITS_OF(length));
   if ((size_t)(m->subject_end - s) < length || memcmp(s, m->capture[i].at, length) != 0)
     return NULL;

@@ -13,12 +13,12 @@ static lua_Integer check_list(lua_State *L, int arg) {
   return (lua_Integer)lua_rawlen(L, arg);
 }
 
-/* i..j as a count, for which the decision pays; 0 if there is none. */
+/* i..j as a count, for which the decision pays; 0 if there is none, SIZE_MAX if it can't be told. */
 static size_t charge_range(lua_State *L, lua_Integer i, lua_Integer j) {
   if (i > j) return 0;
   size_t n = (size_t)j - (size_t)i;
   neap__charge(L, n < SIZE_MAX / 8 ? 2 * n + 2 : SIZE_MAX / 4);
-  return n + 1;
+  return n < SIZE_MAX ? n + 1 : n;
 }
 
 /* insert(t, [at,] value) */
