@@ -31,6 +31,7 @@ test   cc:-m32                  gcc-multilib          32-bit build
 test   module:cmocka            libcmocka-dev         C tests
 test   lua:busted               lua-busted            Lua tests
 test   command:luacheck         lua-check             Lua lint
+test   command:promtool         prometheus            metrics format check
 test   command:spin             spin                  model check
 test   command:openssl          openssl               certificates for the TLS tests
 bench  command:valgrind         valgrind              instruction counts

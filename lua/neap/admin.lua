@@ -150,7 +150,7 @@ local function is_same(a, b)
   return difference == 0
 end
 
---- A page may have its own name resolve to 127.0.0.1; it can't have it be an address or "localhost".
+--- A page may have its own name resolve to 127.0.0.1; it cannot be an address or "localhost".
 local function is_own_host(text)
   local host = text:gsub(":%d+$", ""):lower()
   return host == "localhost" or host:find("^%d+%.%d+%.%d+%.%d+$") ~= nil

@@ -1,0 +1,248 @@
+# `neap serve` as a process: what it says when it cannot start, routes, signals, tokens, reloads.
+set -eu
+neap=${NEAP_BIN:?}
+dir=$(mktemp -d)
+pids=""
+finish() {
+  status=$?
+  for pid in $pids; do kill -9 "$pid" 2>/dev/null || :; done
+  if [ $status -ne 0 ]; then tail -n 30 "$dir"/*.log; fi
+  rm -rf "$dir"
+}
+trap finish EXIT
+
+fail() { echo "test_serve: $*" >&2; exit 1; }
+within() {
+  left=$(($1 * 20))
+  shift
+  until "$@"; do
+    left=$((left - 1))
+    [ $left -gt 0 ] || fail "not in time: $*"
+    sleep 0.05
+  done
+}
+
+# Ports that nobody listens on.
+set -- $(${LUA:-lua5.4} -e '
+  local uv, held = require "luv", {}
+  for i = 1, 5 do
+    held[i] = uv.new_tcp()
+    held[i]:bind("127.0.0.1", 0)
+    io.write(held[i]:getsockname().port, " ")
+  end')
+up=$1 listen=$2 admin=$3 other=$4 nobody=$5
+sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
+
+start() { # LOG ARGUMENTS...: the sidecar, in $pid
+  log=$dir/$1.log
+  shift
+  "$neap" serve "$@" 2>"$log" >"$dir/out" &
+  pid=$!
+  pids="$pids $pid"
+}
+up_and_running() { grep -q "serving on" "$log" || { kill -0 "$pid" && return 1; }; }
+stop() { kill "$pid"; wait "$pid" || fail "ended with status $?"; }
+logged() { grep -q -- "$1" "$log"; }
+status() { curl -s -o "$dir/body" -w '%{http_code}' --max-time 5 "$@"; }
+has_metric() { curl -sf "$pages/metrics" | grep -qxF "$1"; }
+
+lua5.4 examples/demo/upstream.lua --quiet --listen 127.0.0.1:$up >"$dir/upstream.log" &
+pids=$!
+cp policies/flag_provider.lua "$dir/flag_provider.lua"
+usual="--listen 127.0.0.1:$listen --upstream http://127.0.0.1:$up --admin 127.0.0.1:$admin"
+usual="$usual --policy $dir/flag_provider.lua"
+
+# ---- What keeps it from starting: one line each, exit 1 ----
+
+refuses() { # EXPECTED ARGUMENTS...
+  expected=$1
+  shift
+  if "$neap" serve "$@" >"$dir/out" 2>"$dir/err"; then fail "started: $*"; else code=$?; fi
+  [ $code -eq 1 ] || fail "exit $code, not 1: $*"
+  [ ! -s "$dir/out" ] || fail "standard output is for answers"
+  [ "$(wc -l <"$dir/err")" -eq 1 ] || fail "not one line: $(cat "$dir/err")"
+  grep -qF -- "$expected" "$dir/err" || fail "expected $expected, got $(cat "$dir/err")"
+}
+
+within 5 curl -s "http://127.0.0.1:$up/_fail" -o /dev/null
+alone="--upstream http://127.0.0.1:$up --admin off"
+refuses "127.0.0.1:$up" $alone --listen 127.0.0.1:$up --policy policies/payments.lua
+usual_but="--upstream http://127.0.0.1:$up --policy $dir/flag_provider.lua"
+refuses "127.0.0.1:$up" $usual_but --listen 127.0.0.1:$other --admin 127.0.0.1:$up
+refuses "$dir/none.lua: No such file" $alone --policy "$dir/none.lua"
+echo 'return { name = "bad", trip = { failures = 0 } }' >"$dir/bad.lua"
+refuses "$dir/bad.lua:1: trip.failures: 0 is out of range" $alone --policy "$dir/bad.lua"
+refuses "$dir/none: No such file" $usual --params "$dir/none"
+refuses "$dir/none: No such file" $usual --admin-token-file "$dir/none"
+printf 'short\n' >"$dir/token" && chmod 600 "$dir/token"
+refuses "the token has 5 bytes; must have 16 to 512" $usual --admin-token-file "$dir/token"
+printf '0123456789 abcdef\n' >"$dir/token"
+refuses "visible ASCII without blanks" $usual --admin-token-file "$dir/token"
+printf '0123456789abcdef\n' >"$dir/token" && chmod 644 "$dir/token"
+refuses "has mode 0644, so others can read or change it; try chmod 600 $dir/token" $usual \
+  --admin-token-file "$dir/token"
+refuses "must be a plain file" $usual --admin-token-file /dev/null
+echo 'return { policies = { "policies" }, routes = {
+  { name = "a", upstream = "http://a", policy = "paymnts" } } }' >"$dir/edge.lua"
+refuses 'route a: there is no policy "paymnts"' "$dir/edge.lua" --admin off
+
+# ---- One route ----
+
+start one $usual --log-format json
+within 5 up_and_running
+[ "$(status "$sidecar/flags/a")" = 200 ] || fail "no answer"
+has_metric 'neap_calls_total{policy="flag_provider",key="default",outcome="success"} 1' ||
+  fail "B163: a call was made that no breaker counted"
+curl -sf "$pages/metrics" | promtool check metrics || fail "the metrics page is not right"
+[ "$(status -I "$pages/metrics")" = 200 ] || fail "HEAD is not answered"
+[ "$(status "$pages/breakers/flag_provider/default")" = 200 ] || fail "no such breaker"
+[ "$(status -H 'Host: evil.example' "$pages/breakers")" = 403 ] || fail "DNS rebinding"
+head -c 20000 /dev/zero | tr '\0' a >"$dir/much"
+[ "$(status --data-binary "@$dir/much" "$pages/breakers/flag_provider/default/mode")" = 413 ] ||
+  fail "a large body is taken"
+
+# B113: names that clients make up make no breakers.
+breakers() { curl -sf "$pages/metrics" | grep -c '^neap_breaker_state'; }
+before=$(breakers)
+for i in 1 2 3 4 5; do
+  curl -s -H "Host: h$i.example" -H "X-Key: $i" "$sidecar/flags/x$i?y=$i" -o /dev/null
+done
+[ "$(breakers)" = "$before" ] || fail "B113: new breakers"
+
+# An operator's mode, and who set it.
+mode=$pages/breakers/flag_provider/default/mode
+[ "$(status -d 'mode=forced_open&by=ann&for=1m&reason=drill' "$mode")" = 200 ] ||
+  fail "no mode: $(cat "$dir/body")"
+curl -si "$sidecar/flags/new" | grep -q '^Neap-Source: default' || fail "the mode does nothing"
+logged '"action":"mode forced_open","by":"ann","for_ms":60000,"why":"drill","peer":"127.0.0.1"' ||
+  fail "the log does not say who did it"
+[ "$(status -d 'mode=policy&by=ann' "$mode")" = 200 ] || fail "no way back"
+
+# B122: a mistake in the file, under load: no request goes unanswered, and mending it is enough.
+curl -s -o /dev/null -w '%{http_code} %header{neap-source}\n' "$sidecar/flags/b[1-4000]" \
+  >"$dir/codes" &
+load=$!
+sed -i 's/failures = 5/failures = -5/' "$dir/flag_provider.lua"
+within 5 logged 'reload_failed.*trip.failures: -5 is out of range'
+[ "$(status -X POST "$pages/reload")" = 422 ] || fail "a reload that is refused answers 200"
+grep -q 'trip.failures: -5 is out of range' "$dir/body" || fail "and does not say why"
+has_metric 'neap_policy_stale{policy="flag_provider"} 1' || fail "the metrics do not tell"
+sed -i 's/failures = -5/failures = 4/' "$dir/flag_provider.lua"
+within 5 logged '"event":"reload",'
+has_metric 'neap_policy_stale{policy="flag_provider"} 0' || fail "it is still said to be wrong"
+wait $load
+[ "$(sort "$dir/codes" | uniq -c | sed 's/^ *//')" = "4000 200 primary" ] ||
+  fail "B122: $(sort "$dir/codes" | uniq -c)"
+
+# SIGHUP looks at once; a file that says the same as before is no news.
+touch "$dir/flag_provider.lua"
+kill -HUP "$pid"
+within 5 logged 'SIGHUP: 0 reloaded, 0 refused'
+
+# Every line of the log is JSON.
+"${LUA:-lua5.4}" - "$log" <<'END'
+for line in io.lines(arg[1]) do assert(require("cjson").decode(line).message, line) end
+END
+stop
+logged '"message":"stopped"' || fail "it does not say that it stopped"
+[ ! -s "$dir/out" ] || fail "standard output is not for the log"
+
+# ---- Draining ----
+
+start drain $usual --drain-ms 5000
+within 5 up_and_running
+curl -s -X POST "http://127.0.0.1:$up/_fail?mode=slow&ms=400" -o /dev/null
+curl -s -o "$dir/slow" -w '%{http_code}' "$sidecar/flags/slow" >"$dir/code" &
+slow=$!
+within 5 has_metric 'neap_route_active{route="default"} 1'
+kill "$pid"
+within 5 logged 'SIGTERM: draining'
+[ "$(status "$pages/healthz")" = 503 ] || fail "health while draining"
+[ "$(status "$sidecar/flags/more" || :)" = 000 ] || fail "takes new requests while draining"
+wait $slow
+[ "$(cat "$dir/code")" = 200 ] || fail "a request under way was not let end: $(cat "$dir/code")"
+wait "$pid" || fail "ended with status $?"
+
+# Whoever does not end in time is cut off: after the limit, or at once at a second signal.
+for signals in 1 2; do
+  start "cut$signals" --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" --admin off \
+    --policy policies/low_traffic.lua --drain-ms $((signals == 1 ? 300 : 60000))
+  within 5 up_and_running
+  curl -s -X POST "http://127.0.0.1:$up/_fail?mode=hang" -o /dev/null
+  curl -s "$sidecar/flags/x" -o /dev/null &
+  hung=$!
+  sleep 0.3
+  kill "$pid"
+  within 5 logged 'SIGTERM: draining'
+  if [ $signals = 2 ]; then kill -INT "$pid" && within 5 logged 'SIGINT again: not waiting'; fi
+  wait "$pid" || fail "ended with status $?"
+  wait $hung && fail "a request that was cut off succeeded"
+done
+curl -s -X POST "http://127.0.0.1:$up/_fail?mode=ok" -o /dev/null
+
+# ---- Several routes, a token, an upstream that is not there ----
+
+cp policies/http_upstream.lua policies/payments.lua "$dir"
+cat >"$dir/edge.lua" <<END
+return {
+  listen = "127.0.0.1:$listen",
+  admin = "0.0.0.0:$admin",
+  admin_token_file = "$dir/token",
+  policies = { "$dir/payments.lua", "$dir/http_upstream.lua", "$dir/flag_provider.lua" },
+  routes = {
+    { name = "flags", prefix = "/flags", policy = "flag_provider",
+      upstream = "http://127.0.0.1:$up" },
+    { name = "pay", host = "pay.internal", policy = "payments",
+      upstream = "http://127.0.0.1:$nobody" },
+  },
+}
+END
+chmod 600 "$dir/token"
+start edge "$dir/edge.lua"
+within 5 up_and_running
+within 5 logged "route pay: http://127.0.0.1:$nobody can't be reached now: connection refused"
+logged 'policy http_upstream matches no route' || fail "B163: a policy without a route goes unsaid"
+! logged 'policy payments matches no route' || fail "a policy with a route is reported"
+[ "$(status "$sidecar/flags/a")" = 200 ] || fail "no route by path"
+[ "$(status "$sidecar/flagship")" = 404 ] || fail "a prefix ends at a segment's end"
+grep -q '"title":"No route"' "$dir/body" || fail "no problem body: $(cat "$dir/body")"
+[ "$(status -H "Host: Pay.Internal:8080" "$sidecar/flags/a")" -ge 502 ] || fail "no route by host"
+[ "$(status "$pages/breakers")" = 401 ] || fail "no token was asked for"
+[ "$(status "$pages/healthz")" = 200 ] || fail "the health needs no token"
+bearer='Authorization: Bearer 0123456789abcdef'
+[ "$(status -H "$bearer" "$pages/breakers")" = 200 ] || fail "the token is not taken"
+# B151: the routes' breakers are there before their first call.
+curl -sf -H "$bearer" "$pages/metrics" >"$dir/metrics"
+grep -qxF 'neap_breaker_state{policy="payments",key="pay"} 0' "$dir/metrics" ||
+  fail "B151: no breaker"
+# Another token, at SIGHUP; a bad one is refused and the old one stays.
+printf 'fedcba9876543210\n' >"$dir/token"
+kill -HUP "$pid"
+within 5 logged 'SIGHUP: 0 reloaded, 0 refused'
+[ "$(status -H "$bearer" "$pages/breakers")" = 401 ] || fail "the old token is still good"
+bearer='Authorization: Bearer fedcba9876543210'
+chmod 644 "$dir/token"
+kill -HUP "$pid"
+within 5 logged 'SIGHUP: 0 reloaded, 1 refused'
+logged 'has mode 0644.*the old token stays' || fail "it does not say why"
+[ "$(status -H "$bearer" "$pages/breakers")" = 200 ] || fail "the token was lost"
+stop
+
+# ---- Parameters ----
+
+# B124: what a deployment sets is in force at the start and after a reload alike.
+echo 'return { name = "limits", trip = { failures = params.failures } }' >"$dir/limits.lua"
+echo 'return { limits = { failures = 7 } }' >"$dir/params.lua"
+start params --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" --admin 127.0.0.1:$admin \
+  --policy "$dir/limits.lua" --params "$dir/params.lua"
+within 5 up_and_running
+hash() { curl -sf "$pages/policies" | sed -n 's/.*"hash": "\(.*\)".*/\1/p' | head -n 1; }
+before=$(hash)
+[ "$(status -X POST "$pages/reload")" = 200 ] || fail "no reload"
+grep -q '"reloaded": 0' "$dir/body" || fail "B124: an unchanged file was reloaded"
+[ -n "$before" ] && [ "$(hash)" = "$before" ] || fail "B124: a reload changed the hash"
+! logged ' reload ' || fail "B124: an event for nothing"
+echo 'return { limits = { failures = 8 } }' >"$dir/params.lua"
+[ "$(status -X POST "$pages/reload")" = 200 ] || fail "no reload"
+[ "$(hash)" != "$before" ] || fail "other parameters, the same policy"
+stop
