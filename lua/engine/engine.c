@@ -45,8 +45,14 @@ static int l_attach(lua_State *L) {
   return 1;
 }
 
-/* renew(handle, rules, number, timeout_ms, causes, wants_body, remembers, has_keys): a new
- * generation serves. */
+static bool flag(lua_State *L, const char *name) {
+  lua_getfield(L, 5, name);
+  bool is_set = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return is_set;
+}
+
+/* renew(handle, rules, number, timeout_ms, flags, causes): a new generation serves. */
 static int l_renew(lua_State *L) {
   neap_guard *g = (neap_guard *)lua_touserdata(L, 1);
   const neap_rules *rules = neap__to_rules(L, 2);
@@ -54,10 +60,24 @@ static int l_renew(lua_State *L) {
   g->rules = rules;
   g->number = (uint32_t)lua_tointeger(L, 3);
   g->timeout_ms = (uint32_t)lua_tointeger(L, 4);
-  g->causes = (uint32_t)lua_tointeger(L, 5);
-  g->wants_body = lua_toboolean(L, 6);
-  g->remembers = lua_toboolean(L, 7);
-  g->has_keys = lua_toboolean(L, 8);
+  g->causes = (uint32_t)lua_tointeger(L, 6);
+  g->classifies = flag(L, "classifies");
+  g->asks = flag(L, "asks");
+  g->wants_body = g->classifies || flag(L, "remembers");
+  g->remembers = flag(L, "remembers");
+  g->has_keys = flag(L, "has_keys");
+  memset(g->kept, 0, sizeof g->kept);
+  return 0;
+}
+
+/* successes(list): the statuses that are successes to the shipped classifier. */
+static int l_successes(lua_State *L) {
+  neap_engine *e = engine_of(L);
+  for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+    lua_Integer i = lua_tointeger(L, -1) - 200;
+    if (i >= 0 && i < (lua_Integer)(sizeof e->is_success / sizeof *e->is_success))
+      e->is_success[i] = true;
+  }
   return 0;
 }
 
@@ -70,9 +90,15 @@ static void push_paths(lua_State *L, const neap_engine_options *o) {
 }
 
 static void push_options(lua_State *L, const neap_engine_options *o) {
-  static const luaL_Reg functions[] = {{"now", l_now},        {"attach", l_attach},
-                                       {"renew", l_renew},    {"notify", engine_l_notify},
-                                       {"log", engine_l_log}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {
+      {"now", l_now},
+      {"attach", l_attach},
+      {"renew", l_renew},
+      {"successes", l_successes},
+      {"notify", engine_l_notify},
+      {"log", engine_l_log},
+      {NULL, NULL},
+  };
   lua_newtable(L);
   luaL_setfuncs(L, functions, 0);
   push_paths(L, o);

@@ -139,40 +139,33 @@ void engine_open_call(lua_State *L) {
 static const char *const endings[] = {"answer", "timeout", "transport", "caller", "bulkhead"};
 static const char *const phases[] = {NULL, "connect", "sent", "headers", "body"};
 
-/* Sets a field to the value on top; the table is below it. */
-static void set(lua_State *L, const char *field) {
+static void set_text(lua_State *L, const char *field, const char *text) {
+  if (!text) return;
   lua_pushstring(L, field);
-  lua_insert(L, -2);
+  lua_pushstring(L, text);
   lua_rawset(L, -3);
 }
 
-static void set_text(lua_State *L, const char *field, const char *text) {
-  lua_pushstring(L, text); /* NULL: nil */
-  set(L, field);
-}
-
-static void set_number(lua_State *L, const char *field, bool is_known, uint64_t number) {
-  if (is_known)
-    lua_pushinteger(L, (lua_Integer)number);
-  else
-    lua_pushnil(L);
-  set(L, field);
+static void set_number(lua_State *L, const char *field, uint64_t number) {
+  lua_pushstring(L, field);
+  lua_pushinteger(L, (lua_Integer)number);
+  lua_rawset(L, -3);
 }
 
 static void set_result(lua_State *L, const neap_result *r) {
   set_text(L, "ended_by", endings[r->ended_by]);
   set_text(L, "phase", phases[r->phase]);
-  set_number(L, "status", r->status > 0, (uint64_t)r->status);
-  set_number(L, "grpc_status", r->is_grpc, (uint64_t)r->grpc_status);
-  set_number(L, "duration_ms", r->duration_ms > 0, r->duration_ms);
+  if (r->status > 0) set_number(L, "status", (uint64_t)r->status);
+  if (r->is_grpc) set_number(L, "grpc_status", (uint64_t)r->grpc_status);
+  if (r->duration_ms > 0) set_number(L, "duration_ms", r->duration_ms);
   set_text(L, "code", r->code);
-  bool has_error = r->ended_by == NEAP_ENDED_TRANSPORT || r->error;
-  set_text(L, "error", has_error ? r->error ? r->error : "transport" : NULL);
+  bool is_mute = r->ended_by == NEAP_ENDED_TRANSPORT && !r->error;
+  set_text(L, "error", is_mute ? "transport" : r->error);
 }
 
 void engine_push_call(lua_State *L) {
-  const neap_engine *e = engine_of(L);
-  lua_createtable(L, 0, 16);
+  const neap_result *result = engine_of(L)->scope.result;
+  lua_createtable(L, 0, 8);
   luaL_setmetatable(L, CALL_META);
-  if (e->scope.result) set_result(L, e->scope.result);
+  if (result) set_result(L, result);
 }

@@ -3,7 +3,8 @@
  *   guard -> lines by key: each a breaker of the panel, and the Lua guard's object for that key
  *
  *   acquire   the core's, on the line's breaker and the newest rules: Lua is told of transitions
- *   report    Lua's: the policy that admitted the call classifies it
+ *   report    Lua's: the policy that admitted the call classifies it.  If that has nothing to say,
+ *             what the shipped classifier takes for a success is known beforehand
  *   ticket    | permit, as the binding has it in a plain number | line | - | - |
  *
  * Lua and C use the same breakers, the same rules and permits of the same form; there is no state
@@ -233,11 +234,13 @@ static neap_outcome plain_outcome(const neap_result *result) {
 }
 
 /* Gives a ticket back without Lua. */
-static neap_reported give(neap_guard *g, const neap_ticket *ticket, neap_outcome outcome) {
+static neap_reported give(neap_guard *g, const neap_ticket *ticket, neap_outcome outcome,
+                          uint64_t duration_ms) {
   const engine_line *l = line_in(ticket);
   uint64_t wide = ticket->opaque[TICKET_PERMIT], now_ms = now_of(g->engine);
   neap_permit permit = neap__narrow(wide);
-  neap_call call = {.outcome = outcome, .duration_ms = neap__wide_age_ms(wide, now_ms)};
+  neap_call call = {.outcome = outcome, .duration_ms = duration_ms};
+  if (duration_ms == 0) call.duration_ms = neap__wide_age_ms(wide, now_ms);
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
   neap_reported reported =
       neap_breaker_report(l->breaker, g->rules, now_ms, &permit, &call, &moved);
@@ -245,9 +248,26 @@ static neap_reported give(neap_guard *g, const neap_ticket *ticket, neap_outcome
   return reported;
 }
 
+/* A success to whoever is asked: nobody needs to be. */
+static bool is_plain_success(const neap_guard *g, uint64_t permit, const neap_result *r) {
+  bool is_plain = !g->classifies && !g->asks && neap__wide_number(permit) == g->number &&
+                  r->ended_by == NEAP_ENDED_ANSWER && !r->is_grpc && !r->code && !r->error;
+  return is_plain && r->status >= 200 && r->status < 400 && g->engine->is_success[r->status - 200];
+}
+
+static void report_by_lua(neap_guard *g, const neap_ticket *t, const neap_result *result,
+                          reporting *r) {
+  neap_engine *e = g->engine;
+  engine_scope outer = engine_enter(e, result->request, result, false);
+  bool done = engine_run(e, report, r, g->name);
+  engine_leave(e, outer);
+  if (done) return;
+  r->outcome = plain_outcome(result);
+  r->reported = give(g, t, r->outcome, result->duration_ms);
+}
+
 neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_result *result,
                                neap_report *out) {
-  neap_engine *e = g->engine;
   neap_ticket t = *ticket;
   *ticket = (neap_ticket){{0}};
   reporting r = {.guard = g,
@@ -256,14 +276,13 @@ neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_re
                  .outcome = NEAP_NEUTRAL,
                  .reported = NEAP_USED};
   g->reason[0] = '\0';
-  if (r.line && !e->is_closing) {
-    engine_scope outer = engine_enter(e, result->request, result, false);
-    bool done = engine_run(e, report, &r, g->name);
-    engine_leave(e, outer);
-    if (!done) {
-      r.outcome = plain_outcome(result);
-      r.reported = give(g, &t, r.outcome);
-    }
+  if (!r.line || g->engine->is_closing) {
+    /* nothing to give back, or nobody to give it to */
+  } else if (is_plain_success(g, r.permit, result)) {
+    r.outcome = NEAP_SUCCESS;
+    r.reported = give(g, &t, NEAP_SUCCESS, result->duration_ms);
+  } else {
+    report_by_lua(g, &t, result, &r);
   }
   if (out) *out = (neap_report){r.reported, g->reason[0] ? g->reason : NULL};
   return r.outcome;
@@ -272,7 +291,7 @@ neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_re
 void neap_guard_abandon(neap_guard *g, neap_ticket *ticket) {
   neap_ticket t = *ticket;
   *ticket = (neap_ticket){{0}};
-  if (line_in(&t) && !g->engine->is_closing) give(g, &t, NEAP_ABANDONED);
+  if (line_in(&t) && !g->engine->is_closing) give(g, &t, NEAP_ABANDONED, 0);
 }
 
 /* ---- Operating ------------------------------------------------------------------------------- */

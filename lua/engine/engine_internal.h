@@ -10,8 +10,7 @@
  *   neap/engine.lua  the Lua half: policies, guards, hot reload
  *
  * One lua_State, entered from one thread only.  Every entry is one protected call (engine_run) that
- * leaves the stack as it found it; what could raise happens inside of it.  What Lua is needed for at
- * each call is a ref in the registry, taken when a policy is put to work. */
+ * leaves the stack as it found it; what could raise happens inside of it. */
 #ifndef NEAP_ENGINE_INTERNAL_H
 #define NEAP_ENGINE_INTERNAL_H
 
@@ -27,6 +26,14 @@
 typedef struct engine_line engine_line;
 #define ENGINE_BUCKETS 64
 
+/* An answer that has just been remembered. */
+typedef struct engine_kept {
+  uint64_t identity, content; /* hashes */
+  uint64_t at_ms;
+} engine_kept;
+#define ENGINE_KEPT    256
+#define ENGINE_KEPT_MS 250 /* for so long the same need not be remembered again */
+
 struct neap_guard {
   neap_engine *engine;
   neap_guard *next;        /* in the order they came */
@@ -36,6 +43,9 @@ struct neap_guard {
   uint32_t timeout_ms;
   uint32_t causes; /* bits of neap_fallback_cause that ask the chain */
   engine_line *lines[ENGINE_BUCKETS];
+  engine_kept kept[ENGINE_KEPT]; /* by hash of the identity */
+  bool classifies;               /* it has a classify of its own, */
+  bool asks; /* or wants to see every call for another reason: a trip or decide function */
   bool wants_body;
   bool remembers;   /* it has a last_good stage, */
   bool has_keys;    /* with a key function */
@@ -61,7 +71,9 @@ struct neap_engine {
   void (*on_log)(void *data, neap_log_level level, const char *line);
   void *data;
 
-  int module;         /* ref of neap.engine */
+  int module; /* ref of neap.engine */
+  /* What the shipped classifier says of an answer with status 200 + i and nothing else to it. */
+  bool is_success[200];
   engine_scope scope; /* what the call table stands for, during a call into Lua */
 
   bool is_closing;

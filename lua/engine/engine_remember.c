@@ -1,8 +1,8 @@
 /* engine_remember.c: good answers, kept for the day the dependency has none.
  *
  * An answer that was meant for one client must not be served to another.  So what tells answers
- * apart is all that an HTTP cache would look at, and the credentials besides; an answer that says it
- * is private, or depends on something else, is not kept.  A policy whose last_good stage has a key
+ * apart is all that an HTTP cache would look at, and the credentials besides; an answer that says
+ * it is private, or depends on something else, is not kept.  A policy whose last_good stage has a key
  * function of its own knows better, and is asked about every answer that is whole. */
 #include "engine_internal.h"
 
@@ -98,6 +98,55 @@ void engine_push_identity(lua_State *L, const neap_engine *e) {
   luaL_pushresult(&b);
 }
 
+/* ---- The same again -------------------------------------------------------------------------- */
+
+/* Eight bytes at a time.  Compared for a quarter of a second only: if two collide, an answer is
+ * remembered that much later. */
+static uint64_t mix(uint64_t h, const void *bytes, size_t length) {
+  const unsigned char *p = (const unsigned char *)bytes;
+  h ^= length;
+  for (; length >= 8; p += 8, length -= 8) {
+    uint64_t word;
+    memcpy(&word, p, 8);
+    h = (h ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    h ^= h >> 29;
+  }
+  uint64_t rest = 0;
+  if (length) memcpy(&rest, p, length);
+  h = (h ^ rest) * UINT64_C(0x9E3779B97F4A7C15);
+  return h ^ h >> 32;
+}
+
+static uint64_t mix_headers(uint64_t h, const neap_header *headers, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    h = mix(h, headers[i].name, headers[i].name_length);
+    h = mix(h, headers[i].value, headers[i].value_length);
+  }
+  return h;
+}
+
+/* Whether this very answer to this very request has just been remembered; if not, now it is. */
+static bool is_just_kept(neap_guard *g, const char *key, size_t key_length,
+                         const neap_request *request, const neap_answer *answer) {
+  uint64_t identity = mix(1, key, key ? key_length : 0);
+  if (request) {
+    if (request->method) identity = mix(identity, request->method, strlen(request->method));
+    identity = mix(identity, request->target, request->target ? request->target_length : 0);
+    identity = mix_headers(identity, request->headers, request->header_count);
+    identity = mix(identity, request->body, request->body ? request->body_length : 0);
+  }
+  uint64_t content =
+      mix((uint64_t)answer->status, answer->body, answer->body ? answer->body_length : 0);
+  content = mix_headers(content, answer->headers, answer->header_count);
+  uint64_t now_ms = g->engine->clock.now_ms(g->engine->clock.context);
+  engine_kept *kept = &g->kept[identity % ENGINE_KEPT];
+  if (kept->identity == identity && kept->content == content &&
+      now_ms - kept->at_ms < ENGINE_KEPT_MS)
+    return true;
+  *kept = (engine_kept){identity, content, now_ms};
+  return false;
+}
+
 /* ---- Keeping --------------------------------------------------------------------------------- */
 
 typedef struct keeping {
@@ -143,6 +192,7 @@ void neap_guard_remember(neap_guard *g, const char *key, size_t key_length,
   if (e->is_closing || !g->remembers || !is_whole(request, answer)) return;
   bool is_private = !is_anybodys(answer);
   if (is_private && !g->has_keys) return;
+  if (is_just_kept(g, key, key_length, request, answer)) return;
   neap_result result = {.status = answer->status,
                         .headers = answer->headers,
                         .header_count = answer->header_count,

@@ -5,6 +5,7 @@
 local core = require "neap.core"
 
 local answers = require "neap.answer"
+local classify = require "neap.classify"
 local fallback = require "neap.fallback"
 local guard = require "neap.guard"
 local line = require "neap.line"
@@ -77,19 +78,33 @@ end
 local function renew(name)
   local of_guard = engine.guards[name]
   local of_policy = of_guard.policy
-  local causes, remembers, has_keys = 0, false, false
+  local flags = {
+    classifies = of_policy.has_classify,
+    asks = of_policy.trip ~= nil or of_policy.decide ~= nil,
+  }
+  for _, stage in ipairs(of_policy.stages) do
+    if stage.kind == "last_good" then
+      flags.remembers = true
+      flags.has_keys = flags.has_keys or stage.key ~= nil
+    end
+  end
+  local causes = 0
   for i, cause in ipairs(CAUSES) do
     if fallback.applies(of_policy, cause) then causes = causes + 2 ^ (i - 1) end
   end
-  for _, stage in ipairs(of_policy.stages) do
-    if stage.kind == "last_good" then
-      remembers = true
-      has_keys = has_keys or stage.key ~= nil
-    end
+  native.renew(handles[name], of_policy.rules, of_guard.number, of_policy.timeout_ms or 0, flags,
+    math.floor(causes))
+end
+
+--- What the shipped classifier takes for a success, whatever else is in the call: such reports need
+--- no Lua.
+local function plain_successes()
+  local list = {}
+  for status = 200, 399 do
+    local outcome = classify.default { status = status, ended_by = "answer" }
+    if outcome == "success" then list[#list + 1] = status end
   end
-  local wants_body = remembers or of_policy.has_classify or false
-  native.renew(handles[name], of_policy.rules, of_guard.number, of_policy.timeout_ms or 0,
-    math.floor(causes), wants_body, remembers, has_keys)
+  return list
 end
 
 local function make(of_policy)
@@ -199,6 +214,7 @@ function engine.open(options)
   native = options
   engine.panel = core.panel(options.max_breakers)
   engine.started_ms = options.now()
+  native.successes(plain_successes())
   local reloader, errors = reload.open {
     paths = options.paths,
     params = options.params,

@@ -164,6 +164,40 @@ static void classifies_what_calls_come_to(void **state) {
   assert_int_equal(totals.neutral, 4);
 }
 
+/* Successes that need no Lua are counted like those that do. */
+static void counts_plain_successes_alike(void **state) {
+  fixture *f = *state;
+  write_policy(f, "plain", "trip = { failures = 3 }");
+  write_policy(f, "own",
+               "trip = { failures = 3 }, classify = function(c) return classify.http(c) end");
+  fixture_open(f);
+  neap_guard *plain = neap_engine_guard(f->engine, "plain");
+  neap_guard *own = neap_engine_guard(f->engine, "own");
+  for (int status = 200; status < 600; status++) {
+    neap_result result = {.status = status, .duration_ms = (uint64_t)status};
+    neap_guard_reset(plain, NULL, 0, NULL);
+    neap_guard_reset(own, NULL, 0, NULL);
+    assert_int_equal(call_once(plain, NULL, result), call_once(own, NULL, result));
+  }
+  neap_snapshot a = snapshot_of(plain, NULL), b = snapshot_of(own, NULL);
+  assert_memory_equal(&a.totals, &b.totals, sizeof a.totals);
+  assert_int_equal(a.totals.success, 200);
+  assert_int_equal(a.duration_sum_ms, b.duration_sum_ms);
+}
+
+/* A trip function sees slow successes: they cannot stay in C. */
+static void lets_a_trip_function_see_every_call(void **state) {
+  fixture *f = *state;
+  write_policy(f, "flags",
+               "trip = { slow_call_ms = 10, decide = function(s) return s.slow_success >= 2 end }");
+  fixture_open(f);
+  neap_guard *g = neap_engine_guard(f->engine, "flags");
+  call_once(g, NULL, (neap_result){.status = 200, .duration_ms = 11});
+  assert_int_equal(snapshot_of(g, NULL).state, NEAP_CLOSED);
+  call_once(g, NULL, (neap_result){.status = 200, .duration_ms = 11});
+  assert_int_equal(snapshot_of(g, NULL).state, NEAP_OPEN);
+}
+
 static void heeds_retry_after(void **state) {
   fixture *f = *state;
   write_policy(f, "flags", NUMBERS);
@@ -390,6 +424,8 @@ int main(void) {
       ENGINE_TEST(goes_through_a_whole_cycle),
       ENGINE_TEST(says_a_rate_in_millionths),
       ENGINE_TEST(classifies_what_calls_come_to),
+      ENGINE_TEST(counts_plain_successes_alike),
+      ENGINE_TEST(lets_a_trip_function_see_every_call),
       ENGINE_TEST(heeds_retry_after),
       ENGINE_TEST(shows_the_policy_all_of_a_call),
       ENGINE_TEST(measures_what_is_not_said),

@@ -256,6 +256,27 @@ static void lets_a_policy_choose_the_key(void **state) {
   assert_nothing(ask(g, request));
 }
 
+/* The same answer again is not copied again at once; another is. */
+static void keeps_the_newest_answer(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  neap_request request = get("/a");
+  neap_answer one = good("one"), two = good("two"), answer;
+  neap_guard_remember(g, NULL, 0, &request, &one);
+  neap_guard_remember(g, NULL, 0, &request, &two);
+  assert_string_equal(ask(g, request), "two");
+  neap_guard_remember(g, NULL, 0, &request, &one);
+  neap_guard_remember(g, NULL, 0, &request, &one);
+  assert_string_equal(ask(g, request), "one");
+  for (int i = 0; i < 100; i++) {
+    f->now_ms += 100;
+    neap_guard_remember(g, NULL, 0, &request, &one);
+    assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+    assert_in_range(answer.age_ms, 0, 250);
+    neap_answer_free(&answer);
+  }
+}
+
 static void remembers_nothing_without_a_stage_for_it(void **state) {
   fixture *f = *state;
   neap_guard *g = open_guard(f, "fallback.default 'x'");
@@ -278,6 +299,7 @@ int main(void) {
       ENGINE_TEST(does_not_keep_what_is_one_clients),
       ENGINE_TEST(keeps_no_answer_to_a_range),
       ENGINE_TEST(lets_a_policy_choose_the_key),
+      ENGINE_TEST(keeps_the_newest_answer),
       ENGINE_TEST(remembers_nothing_without_a_stage_for_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

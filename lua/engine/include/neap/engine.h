@@ -93,8 +93,8 @@ typedef struct neap_engine_options {
   /* Transitions and reloads, one at a time, in order, after the engine's own bookkeeping.
    * NULL: none. */
   void (*on_event)(void *data, const neap_event *event);
-  /* One line without its newline: policy faults, warnings, and every event's text.  NULL: to
-   * stderr, from NEAP_LOG_WARNING on. */
+  /* One line without its newline: policy faults and warnings; events' texts too, if there is no
+   * on_event.  NULL: to stderr, from NEAP_LOG_WARNING on. */
   void (*on_log)(void *data, neap_log_level level, const char *line);
   void *data;
 } neap_engine_options;
@@ -296,7 +296,8 @@ NEAP_API void neap_answer_free(neap_answer *answer);
  * a key function; then by what it returns.  Without one only answers to GET and HEAD are kept, and
  * none that says Cache-Control: no-store or private, or has a Set-Cookie.
  *
- * Effects: copies the answer, within the stage's max_entries and max_bytes. */
+ * Effects: copies the answer, within the stage's max_entries and max_bytes; not again within 250 ms
+ *          if it is the same. */
 NEAP_API void neap_guard_remember(neap_guard *guard, const char *key, size_t key_length,
                                   const neap_request *request, const neap_answer *answer);
 

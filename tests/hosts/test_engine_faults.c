@@ -1,0 +1,207 @@
+/* test_engine_faults.c: what goes wrong in Lua stays in Lua. */
+#include "tests/hosts/engine_support.h"
+
+#include <lauxlib.h>
+#include <lua.h>
+
+static neap_guard *guard_of(fixture *f, const char *name) {
+  return neap_engine_guard(f->engine, name);
+}
+
+/* A policy whose functions do what they should not, once they serve: trials are let pass. */
+static void write_faulty(fixture *f, const char *name, const char *body) {
+  char rest[2048];
+  snprintf(rest, sizeof rest,
+           NUMBERS "classify = function(call)\n"
+                   "  if call.headers['x-go'] then %s end\n"
+                   "  return classify.http(call)\nend,\n"
+                   "fallback = { function(call) %s end, fallback.default 'the next stage' }",
+           body, body);
+  write_policy(f, name, rest);
+}
+
+static const char *const faults[] = {
+    "error('boom')",
+    "error({})",
+    "error(nil)",
+    "error(setmetatable({}, { __tostring = function() error('again') end }))",
+    "local t = {} while true do t[#t + 1] = ('x'):rep(1000) end",
+    "local s = 'x' while true do s = s .. s end",
+    "while true do end",
+    "local function f() return 1 + f() end f()",
+    "return 5",
+    "pcall(function() while true do end end) while true do end",
+    "return ('a'):rep(30):find(('a?'):rep(30) .. ('a'):rep(30))",
+};
+#define FAULTS (sizeof faults / sizeof *faults)
+
+/* B193: the call gets the shipped classifier's verdict, the next stage is asked, other policies go on. */
+static void a_faulty_policy_harms_nobody(void **state) {
+  fixture *f = *state;
+  char name[16];
+  for (size_t i = 0; i < FAULTS; i++) {
+    snprintf(name, sizeof name, "faulty%zu", i);
+    write_faulty(f, name, faults[i]);
+  }
+  write_policy(f, "sound", NUMBERS);
+  neap_engine_options options = {
+      .clock = neap_clock_manual(&f->now_ms), .no_watch = true, .lua_memory_bytes = 16 << 20};
+  if (fixture_open_with(f, options) != 0) fail_msg("%s", f->error);
+  neap_header go[] = {{"X-Go", 4, "1", 1}};
+  for (int round = 0; round < 3; round++) {
+    for (size_t i = 0; i < FAULTS; i++) {
+      snprintf(name, sizeof name, "faulty%zu", i);
+      neap_guard *g = guard_of(f, name);
+      neap_result good = {.status = 200, .headers = go, .header_count = 1};
+      assert_int_equal(call_once(g, NULL, good), NEAP_SUCCESS);
+      assert_int_equal(call_once(g, NULL, (neap_result){.status = 200}), NEAP_SUCCESS);
+      neap_answer answer;
+      if (strcmp(faults[i], "return 5") == 0) continue;
+      assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_FAILURE, NULL, NULL, &answer));
+      assert_string_equal(answer.body, "the next stage");
+      neap_answer_free(&answer);
+    }
+    assert_int_equal(call_once(guard_of(f, "sound"), NULL, (neap_result){.status = 200}),
+                     NEAP_SUCCESS);
+  }
+  assert_non_null(strstr(f->log, "error faulty0: classify: "));
+  assert_int_equal(snapshot_of(guard_of(f, "sound"), NULL).totals.success, 3);
+}
+
+/* Memory runs out for all: reports are counted all the same, by what any HTTP client would say. */
+static void goes_on_when_lua_has_no_memory_left(void **state) {
+  fixture *f = *state;
+  write_policy(f, "flags", NUMBERS);
+  neap_engine_options options = {
+      .clock = neap_clock_manual(&f->now_ms), .no_watch = true, .lua_memory_bytes = 4 << 20};
+  if (fixture_open_with(f, options) != 0) fail_msg("%s", f->error);
+  neap_guard *g = guard_of(f, "flags");
+  call_once(g, NULL, (neap_result){.status = 200});
+  lua_State *L = neap_engine_lua(f->engine);
+  luaL_loadstring(L, "hoard = {} for i = 1, 1e9 do hoard[i] = { i } end");
+  assert_false(neap_engine_pcall(f->engine, 0, 0));
+  assert_non_null(strstr(lua_tostring(L, -1), "not enough memory"));
+  lua_pop(L, 1);
+  /* What the last doubling of the table left, in small pieces. */
+  luaL_loadstring(L, "local last for i = 1, 1e9 do last = { last } more = last end");
+  assert_false(neap_engine_pcall(f->engine, 0, 0));
+  lua_pop(L, 1);
+
+  fail_calls(g, NULL, 3);
+  neap_ticket ticket;
+  assert_int_equal(neap_guard_acquire(g, NULL, 0, &ticket, NULL), NEAP_REFUSE_OPEN);
+  neap_answer answer;
+  neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, NULL, NULL, &answer);
+  neap_answer_free(&answer);
+  neap_engine_reload(f->engine, NULL);
+  f->now_ms += 1000;
+  assert_int_equal(neap_guard_acquire(g, "new", 3, &ticket, NULL), NEAP_ALLOW);
+  neap_guard_report(g, &ticket, &(neap_result){.status = 200}, NULL);
+
+  luaL_loadstring(L, "hoard, more = nil collectgarbage()");
+  assert_true(neap_engine_pcall(f->engine, 0, 0));
+  assert_int_equal(call_once(g, NULL, (neap_result){.status = 200}), NEAP_SUCCESS);
+  assert_int_equal(snapshot_of(g, NULL).state, NEAP_CLOSED);
+  assert_int_equal(lua_gettop(L), 0);
+}
+
+/* What luv's own callback would print before it ends the process. */
+static void outlives_an_error_in_a_callback_of_the_loop(void **state) {
+  fixture *f = *state;
+  write_policy(f, "flags", NUMBERS);
+  fixture_open(f);
+  lua_State *L = neap_engine_lua(f->engine);
+  luaL_loadstring(L, "local uv = require 'luv'\n"
+                     "for i, value in ipairs { 'text', {}, false, 5 } do\n"
+                     "  local timer = uv.new_timer()\n"
+                     "  timer:start(0, 0, function() timer:close() error(value) end)\n"
+                     "end\n"
+                     "local timer = uv.new_timer()\n"
+                     "timer:start(1, 0, function() timer:close() came = true end)");
+  assert_true(neap_engine_pcall(f->engine, 0, 0));
+  uv_run(&f->loop, UV_RUN_DEFAULT);
+  assert_non_null(strstr(f->log, "error in a callback of the loop: "));
+  assert_non_null(strstr(f->log, "an error that is a table"));
+  lua_getglobal(L, "came");
+  assert_true(lua_toboolean(L, -1));
+  lua_pop(L, 1);
+  assert_int_equal(lua_gettop(L), 0);
+}
+
+static void a_handler_of_events_may_not_break_in(void **state) {
+  fixture *f = *state;
+  write_policy(f, "flags", NUMBERS);
+  fixture_open(f);
+  lua_State *L = neap_engine_lua(f->engine);
+  luaL_loadstring(L, "require('neap.engine').guards.flags.events:on(function() error('mine') end)");
+  assert_true(neap_engine_pcall(f->engine, 0, 0));
+  fail_calls(guard_of(f, "flags"), NULL, 3);
+  assert_int_equal(f->event_count, 1);
+  assert_non_null(strstr(f->log, "mine"));
+}
+
+/* B191: nothing is left on the stack, and nothing in memory, by any number of calls. */
+static void leaves_nothing_behind_after_many_calls(void **state) {
+  fixture *f = *state;
+  write_policy(f, "flags", NUMBERS "fallback = { fallback.last_good { max_age_ms = 5000 } }");
+  fixture_open(f);
+  neap_guard *g = guard_of(f, "flags");
+  lua_State *L = neap_engine_lua(f->engine);
+  neap_request request = {.target = "/a", .target_length = 2};
+  neap_answer answer = {.status = 200, .body = "kept", .body_length = 4}, given;
+  int before_kib = 0;
+  for (int i = 0; i < 200000; i++) {
+    neap_ticket ticket;
+    neap_result result = {.status = i % 7 ? 200 : 500, .request = &request};
+    if (neap_guard_acquire(g, i % 3 ? NULL : "k", i % 3 ? 0 : 1, &ticket, NULL) <=
+        NEAP_ALLOW_BYPASS)
+      neap_guard_report(g, &ticket, &result, NULL);
+    neap_guard_remember(g, NULL, 0, &request, &answer);
+    if (neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &given))
+      neap_answer_free(&given);
+    if (i % 100 == 0) f->now_ms += 1000;
+    f->event_count = 0;
+    f->log[0] = '\0';
+    assert_int_equal(lua_gettop(L), 0);
+    if (i == 1000) {
+      lua_gc(L, LUA_GCCOLLECT);
+      before_kib = lua_gc(L, LUA_GCCOUNT);
+    }
+  }
+  lua_gc(L, LUA_GCCOLLECT);
+  assert_in_range(lua_gc(L, LUA_GCCOUNT), 0, before_kib + 16);
+}
+
+static void takes_a_great_many_headers(void **state) {
+  enum { MANY = 1000 };
+  fixture *f = *state;
+  write_policy(f, "flags",
+               NUMBERS "classify = function(call) return 'neutral', "
+                       "call.headers['h999'] end");
+  fixture_open(f);
+  static char names[MANY][8];
+  static neap_header headers[MANY];
+  for (int i = 0; i < MANY; i++) {
+    int length = snprintf(names[i], sizeof names[i], "h%d", i);
+    headers[i] = (neap_header){names[i], (size_t)length, names[i], (size_t)length};
+  }
+  neap_ticket ticket;
+  neap_report report;
+  neap_guard *g = guard_of(f, "flags");
+  neap_guard_acquire(g, NULL, 0, &ticket, NULL);
+  neap_result result = {.status = 200, .headers = headers, .header_count = MANY};
+  neap_guard_report(g, &ticket, &result, &report);
+  assert_string_equal(report.reason ? report.reason : "", "h999");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      ENGINE_TEST(a_faulty_policy_harms_nobody),
+      ENGINE_TEST(goes_on_when_lua_has_no_memory_left),
+      ENGINE_TEST(outlives_an_error_in_a_callback_of_the_loop),
+      ENGINE_TEST(a_handler_of_events_may_not_break_in),
+      ENGINE_TEST(leaves_nothing_behind_after_many_calls),
+      ENGINE_TEST(takes_a_great_many_headers),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
