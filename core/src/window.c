@@ -139,7 +139,7 @@ static inline void sum_cell(uint64_t *sum, uint64_t count, uint64_t *least_over)
  *
  * Without a branch for each counter, in the usual case that none is ahead.  Less the word that would
  * be empty in its slice, a counter of the window is its count; one that is ahead is more, but under
- * bit 51; any other is that or more. */
+ * bit 51; any other is that or more.  (Not so where laps wrap around.) */
 static void time_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
   const uint64_t this_lap = cell_base(at->tag, at->slice);
   const uint64_t last_lap = cell_base(at->tag, at->slice - NEAP__SLICES);
@@ -152,7 +152,8 @@ static void time_sum(const neap__breaker *b, const window_place *at, window_sums
     sum_cell(&sums[2], word_load(&cells[2]) - empty, &least_over);
     sum_cell(&sums[3], word_load(&cells[3]) - empty, &least_over);
   }
-  if (NEAP__UNLIKELY(least_over < RING_FLAG - COUNT_TOP - 1)) {
+  const bool is_wrapping = ((at->slice / NEAP__SLICES + 2) & MASK(LAP_BITS)) <= 2;
+  if (NEAP__UNLIKELY(is_wrapping || least_over < RING_FLAG - COUNT_TOP - 1)) {
     time_sum_ahead(b, at, out);
     return;
   }
