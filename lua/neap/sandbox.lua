@@ -53,7 +53,7 @@ end
 -- A handler that ran where the error is would run inside the step hook, which then does not count.
 local function handled(handler, ok, ...)
   if ok then return true, ... end
-  return false, handler(...)
+  return false, select(2, pcall(handler, ...))
 end
 
 local function xpcall(f, handler, ...)
@@ -82,7 +82,12 @@ end
 local function compile(text, path, env)
   local fault = text_fault(text)
   if fault then return nil, ("%s: %s"):format(path, fault) end
-  if _VERSION ~= "Lua 5.1" then return load(text, chunk_name(path), "t", env) end
+  if _VERSION ~= "Lua 5.1" then
+    -- Protected: else a text that is nested too deeply would call the message handler of the host.
+    local ok, chunk, err = pcall(load, text, chunk_name(path), "t", env)
+    if not ok then return nil, chunk end
+    return chunk, err
+  end
   local chunk, err = _G.loadstring(text, chunk_name(path))
   if chunk then _G.setfenv(chunk, env) end
   return chunk, err

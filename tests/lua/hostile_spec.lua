@@ -1,0 +1,213 @@
+--- Hostile policies: whatever they do, the host survives, the call gets the shipped verdict in
+--- time, and the next call is as good as any (B175 to B182, B193, B199).
+
+local core = require "neap.core"
+local fixture = require "tests.lua.policy_fixture"
+local hostile = require "tests.lua.hostile_policies"
+local policy = require "neap.policy"
+
+-- Seconds of processor time.  A decision takes a few milliseconds; the rest is for the sanitizers.
+local BOUND = os.getenv("NEAP_SANITIZER") and 2 or 0.5
+
+local function call() return { now = true, status = 503, ended_by = "answer", headers = {} } end
+
+describe("a hostile classify", function()
+  for _, case in ipairs(hostile) do
+    local title, body, fault_text, outcome_expected = table.unpack(case, 1, 4)
+    it(("%s: the host answers in time"):format(title), function()
+      local p = fixture.classifier(body)
+      for _ = 1, 2 do
+        local before = os.clock()
+        local outcome, _, _, fault = p.classify(call())
+        local took = os.clock() - before
+        assert.is_true(took < BOUND, ("took %g s"):format(took))
+        if fault_text then
+          assert.equal("failure", outcome)
+          assert.matches(fault_text, fault)
+        else
+          assert.is_nil(fault)
+          assert.equal(outcome_expected or "success", outcome)
+        end
+        assert.same({ "success" }, { p.classify { status = 503 } })
+      end
+    end)
+  end
+
+  it("at load does no harm either", function()
+    for _, text in ipairs {
+      "while true do end", "local s = 'x' while true do s = s .. s end",
+        "local function f() return 1 + f() end f()",
+      "return setmetatable({}, { __index = function() while true do end end })",
+      "return { name = 'x', trip = { failures = 5 }, classify = setmetatable({}, { __call = 5 }) }",
+      [[return { name = 'x', trip = { failures = 5 },
+        fallback = setmetatable({}, { __len = function() return 1e9 end }) }]],
+      "error(setmetatable({}, { __tostring = function() while true do end end }))",
+      [[return { name = 'x',
+        trip = setmetatable({ failures = 5 }, { __pairs = error, __index = error }) }]],
+      ("("):rep(10000), ("{"):rep(10000), "return " .. ("-"):rep(250000),
+        "return " .. ("a."):rep(100000) .. "b",
+      "return '" .. ("\\z\n"):rep(50000), "local " .. ("a,"):rep(300) .. "a", "goto x",
+    } do
+      local before = os.clock()
+      local p, err = policy.parse(text, "x.lua")
+      assert.is_true(os.clock() - before < 4 * BOUND)
+      assert.is_true(p ~= nil or #tostring(err) < 1000)
+    end
+  end)
+
+  it("that is nested too deeply does not call the host's message handler", function()
+    local called = false
+    assert.is_true(xpcall(function()
+      assert.is_nil((policy.parse(("("):rep(10000), "x.lua")))
+    end, function() called = true end))
+    assert.is_false(called)
+  end)
+
+  it("in trip, half_open and fallback does no harm either", function()
+    local p = fixture.load [[
+      trip = { decide = function() while true do pcall(error) end end },
+      half_open = { decide = function() local s = "x" while true do s = s .. s end end },
+      fallback = { function() return string.find(string.rep("a", 10000), ".-.-.-.-b$") end },
+    ]]
+    local before = os.clock()
+    assert.same({ false, "took more than its 100000 steps" }, { p.trip {} })
+    assert.same({ nil, "asked for more than its 1048576 bytes of memory" }, { p.decide {} })
+    assert.same({ nil, "took more than its 100000 steps" }, { p.stages[1].run {} })
+    assert.is_true(os.clock() - before < 3 * BOUND)
+  end)
+
+  it("runs a thousand times without the host growing", function()
+    local p = fixture.classifier "local s = 'x' while true do s = s .. s end"
+    local used
+    for i = 1, 1000 do
+      p.classify(call())
+      if i == 500 then
+        collectgarbage()
+        collectgarbage()
+        used = collectgarbage("count")
+      end
+    end
+    collectgarbage()
+    collectgarbage()
+    assert.is_true(collectgarbage("count") - used < 50)
+  end)
+end)
+
+describe("what the host has", function()
+  local LIBRARIES = { "string", "table", "math", "io", "os", "debug", "package", "coroutine",
+    "utf8" }
+
+  local function everything()
+    local all = {}
+    for _, name in ipairs(LIBRARIES) do
+      for key, value in pairs(_G[name]) do all[name .. "." .. tostring(key)] = value end
+    end
+    for key, value in pairs(_G) do all[tostring(key)] = value end
+    all.index, all.meta = getmetatable("").__index, getmetatable("")
+    return all
+  end
+
+  it("is as it was after a hostile policy (B175)", function()
+    local before = everything()
+    for _, case in ipairs(hostile) do fixture.classifier(case[2]).classify(call()) end
+    local after = everything()
+    for key, value in pairs(before) do assert.equal(value, after[key], key) end
+    for key in pairs(after) do assert.is_not_nil(before[key], key) end
+  end)
+
+  it("is not within a policy's reach (B176)", function()
+    local forbidden = {}
+    for _, name in ipairs { "io", "os", "debug", "package", "coroutine" } do
+      forbidden[_G[name]] = name
+      for key, value in pairs(_G[name]) do
+        if type(value) == "function" or type(value) == "table" then forbidden[value] = name .. "."
+          .. key end
+      end
+    end
+    for _, name in ipairs { "load", "loadfile", "dofile", "collectgarbage", "require", "print",
+      "setmetatable",
+      "getmetatable", "xpcall", "_G" } do
+      forbidden[_G[name]] = name
+    end
+    for _, name in ipairs { "string", "table", "math" } do forbidden[_G[name]] = name end
+    forbidden[string.dump], forbidden[string.rep], forbidden[string.find] = "dump", "rep", "find"
+    forbidden[getmetatable("")] = "the metatable of strings"
+    forbidden[core], forbidden[policy] = "neap.core", "neap.policy"
+    local reached
+    local p = fixture.load([[
+      classify = function(call)
+        if call.walk then call.walk(_G, call) end
+        return "success"
+      end,
+    ]])
+    local function walk(root, of_call)
+      local seen = { [walk] = true, [of_call] = true }
+      local function visit(value, path)
+        if type(value) ~= "table" and type(value) ~= "function" and type(value) ~= "userdata"
+          or seen[value] then
+          return
+        end
+        seen[value] = true
+        if forbidden[value] then reached = path .. " is " .. forbidden[value] end
+        if type(value) ~= "table" then return end
+        for key, part in next, value do
+          visit(key, path .. " key")
+          visit(part, path .. "." .. tostring(key))
+        end
+      end
+      visit(root, "_G")
+      of_call.walked = 0
+      for _ in pairs(seen) do of_call.walked = of_call.walked + 1 end
+    end
+    local given = { walk = walk }
+    local _, _, _, fault = p.classify(given)
+    assert.is_nil(fault)
+    assert.is_nil(reached)
+    assert.is_true(given.walked > 60)
+  end)
+
+  it("is not shared between policies: what one sets, no other sees (B175)", function()
+    local first = fixture.classifier [[
+      string.secret, math.secret, table.secret, classify.secret, classify.http.status[418] = 1, 2,
+        3, 4, "failure"
+      string.find = function() return "replaced" end
+      return "success"
+    ]]
+    first.classify(call())
+    local second = fixture.classifier [[
+      local found = string.secret or math.secret or table.secret or rawget(classify, "secret")
+        or classify.http.status[418]
+      return found and "failure" or string.find("abc", "b") == 2 and "success" or "failure"
+    ]]
+    assert.same({ "success" }, { second.classify(call()) })
+    assert.is_nil(rawget(string, "secret"))
+    assert.equal(2, (("abc"):find("b")))
+  end)
+
+  it("loads no bytecode, whoever made it (B178)", function()
+    local dumped = string.dump(function() return { name = "x", trip = { failures = 5 } } end)
+    for _, text in ipairs { dumped, "\239\187\191" .. dumped, "#!\n" .. dumped, "\27Lua", "\27LJ",
+      " " .. dumped,
+      "\n" .. dumped } do
+      assert.is_nil((policy.parse(text, "x.lua")))
+    end
+    local p, err = policy.parse('local m = require "m"', "x.lua",
+      { read = function() return dumped end })
+    assert.is_nil(p)
+    assert.matches("is compiled Lua: only source is loaded", tostring(err))
+  end)
+end)
+
+describe("a state that runs policies and nothing else", function()
+  it("is safe from methods of strings as well: every hostile policy, in a process of its own",
+    function()
+    local lua = arg and arg[-1] or "lua5.4"
+    for i = -1, -10, -1 do
+      if arg and arg[i] then lua = arg[i] end
+    end
+    local pipe = assert(io.popen(("%s tests/lua/hostile_state.lua 2>&1"):format(lua)))
+    local said = pipe:read("a")
+    pipe:close()
+    assert.equal(("ok %d\n"):format(#hostile), said)
+  end)
+end)
