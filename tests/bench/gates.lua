@@ -59,6 +59,19 @@ local function counts()
   line("8 refusal, not counted: writes the breaker", stores["shared refusal"].median, "", 0)
 end
 
+local function lua_counts()
+  local count = run.callgrind(run.script("lua.lua", "count"))
+  local function gate(title, name, limit)
+    line(title, (count[name] - count["floor empty loop"]) / 1000 // 1, " instr", limit)
+  end
+  gate("15 Lua: guard:acquire and :report", "guard acquire and report", 1600)
+  gate("16 Lua: guard:call", "guard call", 1200)
+  local bytes = run.measurements(run.script("lua.lua", "bytes"))
+  line("15 Lua: guard:acquire and :report allocate", bytes["guard acquire and report"].median, " B", 0)
+  line("16 Lua: guard:call allocates", bytes["guard call"].median, " B", 0)
+  line("16 Lua: guard:call, classified, allocates", bytes["guard call, classified"].median, " B", 0)
+end
+
 -- ---- ratios ----
 
 --- { title, what, { what it is measured against, summed }, limit }
@@ -80,6 +93,15 @@ local ratios = {
   { "10 2 threads on their own, of one thread", "shared pair, 2 threads, own breakers", { "shared pair" }, 1.15 },
 }
 
+-- The last: 200 ns where pcall and an empty method take 51.
+local lua_ratios = {
+  { "15 Lua: guard:acquire and :report, of empty methods", "guard acquire and report",
+    { "floor two empty methods and a Lua call" }, 1.9 },
+  { "16 Lua: guard:call, of pcall and a method", "guard call", { "floor pcall and an empty method" }, 1.4 },
+  { "16 Lua: guard:call, classified, of the same", "guard call, classified",
+    { "floor pcall and an empty method" }, 200 // 5.1 / 10 },
+}
+
 --- Median of the rounds' ratios.
 local function ratio_of(found, gate)
   local ratios_by_round = {}
@@ -91,7 +113,7 @@ local function ratio_of(found, gate)
   return run.summary(ratios_by_round).median
 end
 
-local function words_for(gates)
+local function core_words(gates)
   local words, seen = { run.program "bench_core", ROUNDS }, {}
   local function want(name)
     if not seen[name] then words[#words + 1] = name end
@@ -123,10 +145,11 @@ local function best_of(gates, measure)
   end
 end
 
-local function times()
-  best_of(ratios, function(gates)
-    local found, values = run.measurements(words_for(gates)), {}
-    for _, gate in ipairs(gates) do values[gate] = ratio_of(found, gate) end
+--- words_for(gates): what to run.
+local function ratios_hold(gates, words_for)
+  best_of(gates, function(left)
+    local found, values = run.measurements(words_for(left)), {}
+    for _, gate in ipairs(left) do values[gate] = ratio_of(found, gate) end
     return values
   end)
 end
@@ -153,8 +176,10 @@ local function memory()
 end
 
 counts()
+lua_counts()
 if not is_quick then
-  times()
+  ratios_hold(ratios, core_words)
+  ratios_hold(lua_ratios, function() return run.script("lua.lua", "time", ROUNDS) end)
   memory()
 end
 print(("%d of %d hold"):format(total - short, total))

@@ -7,7 +7,7 @@ local floor = require "bench_floor"
 local neap = require "neap"
 local policy = require "neap.policy"
 
-local COUNTED, SLICE_NS, SETTLED = 1000, 2.5e6, 2000
+local COUNTED, SLICE_NS, SETTLED, WATCHED = 1000, 2.5e6, 2000, 100000
 
 -- Each measurement is a loop of its own: an indirect call would be part of what it measures.
 local measurements = {}
@@ -125,8 +125,8 @@ local function print_bytes()
     collectgarbage()
     collectgarbage("stop")
     local before = collectgarbage("count")
-    m.loop(SETTLED)
-    print(("%s\t%.3f"):format(m.name, (collectgarbage("count") - before) * 1024 / SETTLED))
+    m.loop(WATCHED)
+    print(("%s\t%.2f"):format(m.name, (collectgarbage("count") - before) * 1024 / WATCHED))
     collectgarbage("restart")
   end
 end

@@ -26,6 +26,15 @@ function run.program(name) return build .. "/bench/" .. name end
 
 function run.build() return build end
 
+--- A Lua script of this directory, with the build's modules to be found.
+function run.script(name, ...)
+  local here = arg[0]:match("^(.*)/[^/]*$") or "."
+  return {
+    "env", ("LUA_PATH=%s/../../lua/?.lua;%s/../../lua/?/init.lua;;"):format(here, here),
+    ("LUA_CPATH=%s/lua/?.so;%s/bench/?.so;;"):format(build, build), "lua5.4", here .. "/" .. name, ...
+  }
+end
+
 --- { median, min, max, values } of some numbers.
 function run.summary(values)
   local sorted = table.move(values, 1, #values, 1, {})
@@ -51,7 +60,7 @@ end
 function run.callgrind(words)
   local dir = run.output { "mktemp", "-d" }:gsub("\n", "")
   local command = { "valgrind", "-q", "--tool=callgrind", "--collect-atstart=no",
-    "--callgrind-out-file=" .. dir .. "/count" }
+    "--trace-children=yes", "--callgrind-out-file=" .. dir .. "/count.%p" }
   table.move(words, 1, #words, #command + 1, command)
   run.output(command)
   local counts = {}
