@@ -1,0 +1,82 @@
+local new = require "tests.policies.bench"
+
+describe("policies/flag_provider.lua", function()
+  local it_works
+  before_each(function() it_works = new "flag_provider" end)
+
+  it("opens after five failures in two seconds, not after four", function()
+    it_works:calls(4, { status = 500 }, 10)
+    assert.equal("closed", it_works:state())
+    it_works:call({ ended_by = "timeout" }, 500)
+    assert.equal("open", it_works:state())
+    assert.equal("open", it_works:call { status = 200 })
+  end)
+
+  it("stays closed when the five are spread wider", function()
+    for _ = 1, 50 do
+      it_works:call { status = 500 }
+      it_works.clock:advance(501)
+    end
+    assert.equal("closed", it_works:state())
+  end)
+
+  for _, code in ipairs { "FLAG_NOT_FOUND", "PARSE_ERROR", "INVALID_CONTEXT",
+    "TARGETING_KEY_MISSING" } do
+    it(("takes %s for a bug in our call"):format(code), function()
+      assert.equal("neutral", it_works:calls(50, { status = 404, code = code }))
+      assert.equal("neutral",
+        it_works:calls(50, { status = 400, body = ('{"errorCode":"%s"}'):format(code) }))
+      assert.equal("closed", it_works:state())
+    end)
+  end
+
+  it("answers with the last good answer of that flag, up to ten minutes old", function()
+    it_works.guard:remember({ id = "/flags/a" }, { status = 200, body = '{"value":true}' })
+    local value, source = it_works:fallback("failure", { id = "/flags/a" })
+    assert.equal('{"value":true}', value.body)
+    assert.equal("last_good", source)
+    it_works.clock:advance(600000)
+    assert.equal("last_good", select(2, it_works:fallback("refused", { id = "/flags/a" })))
+    it_works.clock:advance(1)
+    assert.equal("default", select(2, it_works:fallback("refused", { id = "/flags/a" })))
+  end)
+
+  it("answers with the reviewed default for a flag never seen, and marks it", function()
+    local value, source = it_works:fallback("refused", { id = "/flags/never-seen" })
+    assert.equal("default", source)
+    assert.equal(200, value.status)
+    assert.equal("application/json", value.headers["Content-Type"])
+    assert.matches('"reason":"DEFAULT"', value.body)
+  end)
+
+  it("lets a deployment set the default", function()
+    it_works = new("flag_provider", { default = { status = 200, body = "on" } })
+    assert.equal("on", it_works:fallback("timeout").body)
+  end)
+
+  it("closes after two good probes, and opens again, for longer, after two bad ones", function()
+    it_works:calls(5, { status = 500 })
+    local first_ms = it_works.guard:snapshot().retry_after_ms
+    assert.is_true(first_ms >= 5000 and first_ms <= 6000)
+    it_works:cool_down()
+    assert.equal("half_open", it_works:state())
+    it_works:calls(2, { status = 500 })
+    assert.equal("open", it_works:state())
+    local second_ms = it_works.guard:snapshot().retry_after_ms
+    assert.is_true(second_ms >= 10000 and second_ms <= 12000)
+    it_works:cool_down()
+    it_works:calls(2, { status = 200 })
+    assert.equal("closed", it_works:state())
+  end)
+
+  it("changes with its one number: two failures open it when it says so", function()
+    local file = assert(io.open("policies/flag_provider.lua"))
+    local text, n = file:read("a"):gsub("failures = 5", "failures = 2")
+    file:close()
+    assert.equal(1, n)
+    local policy = assert(require("neap.policy").parse(text, "flag_provider.lua"))
+    it_works.guard:adopt(policy)
+    it_works:calls(2, { status = 500 })
+    assert.equal("open", it_works:state())
+  end)
+end)
