@@ -100,7 +100,7 @@ local function record(self, permit, kind, outcome, duration_ms, retry_after_ms)
   enqueue(self, moved)
   if reported == "counted" and not moved then
     local policy = self.guard.policy
-    if kind == "allow_probe" then
+    if kind == "probe" then
       if policy.decide then ask_decide(self, policy, retry_after_ms) end
     elseif policy.trip and kind == "allow" and (outcome == "failure" or outcome == "timeout" or is_slow) then
       ask_trip(self, policy, retry_after_ms)

@@ -155,11 +155,12 @@ describe("events", function()
     collectgarbage()
     collectgarbage()
     local before = collectgarbage("count")
-    for _ = 1, 2000 do make() end
+    local more = fixture.rounds(2000)
+    for _ = 1, more do make() end
     collectgarbage()
     collectgarbage()
     assert.is_true(collectgarbage("count") - before < 32)
-    assert.equal(2100, told)
+    assert.equal(100 + more, told)
   end)
 
   it("of one breaker come in order, one at a time, through twenty thousand rounds (B106)", function()
@@ -168,14 +169,13 @@ describe("events", function()
       assert(not last or last.to == e.from)
       last = e
     end })
-    local rounds = 0
-    for i = 1, 20000 do
+    local rounds = fixture.rounds(20000)
+    for i = 1, rounds do
       g:call(i % 3 == 0 and fixture.ok or fixture.bad)
       if i % 7 == 0 then g:reset() end
       if i % 11 == 0 then g:trip() end
       now:advance(i % 5 * 300)
-      rounds = rounds + 1
     end
-    assert.equal(20000, rounds)
+    assert.is_truthy(last)
   end)
 end)

@@ -1,3 +1,4 @@
+local fixture = require "tests.lua.fixture"
 local store = require "neap.store"
 
 describe("a store of answers", function()
@@ -79,7 +80,7 @@ describe("a store of answers", function()
     local seed = os.time()
     math.randomseed(seed)
     local s, model = store.new(20, 2000), {}
-    for step = 1, 20000 do
+    for step = 1, fixture.rounds(20000) do
       local key, what = math.random(40), math.random(4)
       if what < 4 then
         local value = ("v"):rep(math.random(0, 200))

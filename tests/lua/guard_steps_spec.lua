@@ -1,0 +1,194 @@
+--- acquire and report: the same in two steps, for hosts that work in phases.
+local fixture = require "tests.lua.fixture"
+
+local function totals(g, key) return g:snapshot(key).totals end
+
+local function by_status(call)
+  if call.status == 404 then return "neutral", "no such thing" end
+  if call.status and call.status >= 500 then return call.ended_by == "timeout" and "timeout" or "failure", "server error", call.retry end
+  return "success"
+end
+
+describe("acquire", function()
+  it("gives a plain number while closed: no allocation", function()
+    local g = fixture.guard()
+    local permit = g:acquire()
+    assert.equal("integer", math.type(permit))
+    assert.is_true(permit > 0)
+    assert.same({ "success", "counted" }, { g:report(permit, "success") })
+  end)
+
+  it("refuses with an error that says why, and when to ask again", function()
+    local g, now = fixture.guard()
+    fixture.open(g)
+    now:advance(400)
+    local permit, err = g:acquire()
+    assert.is_nil(permit)
+    assert.same({ "open", 600, "p", "default" }, { err.kind, err.retry_after_ms, err.policy, err.key })
+    g:mode(nil, "forced_open")
+    err = select(2, g:acquire())
+    assert.same({ "forced_open", nil }, { err.kind, err.retry_after_ms })
+    assert.equal("p/default: the breaker is held open by hand", tostring(err))
+  end)
+
+  it("gives a probe that is used once and, forgotten, gives itself back", function()
+    local g, now = fixture.guard()
+    fixture.open(g)
+    now:advance(1000)
+    local probe = g:acquire()
+    assert.equal("userdata", type(probe))
+    assert.equal("probes_busy", select(2, g:acquire()).kind)
+    g:report(probe, "neutral")
+    assert.same({ "neutral", "used" }, { g:report(probe, "success") })
+    assert.same({ "neutral", "used" }, { g:report(probe, { status = 200 }) })
+    do local _ <close> = g:acquire() end
+    probe = g:acquire()
+    assert.is_truthy(probe)
+    probe = nil -- luacheck: ignore
+    collectgarbage()
+    collectgarbage()
+    assert.equal(2, totals(g).abandoned)
+    assert.equal("counted", select(2, g:report(g:acquire(), "success")))
+    assert.equal("closed", g:snapshot().state)
+  end)
+
+  it("of a key gives a permit that knows its key", function()
+    local g = fixture.guard()
+    local eu, us = g:acquire("eu"), g:acquire("us")
+    g:report(us, "failure")
+    g:report(eu, { result = 1 })
+    assert.same({ 1, 0, 0, 1 }, { totals(g, "eu").success, totals(g, "eu").failure, totals(g, "us").success, totals(g, "us").failure })
+    assert.equal("used", select(2, g:report(eu, "success")))
+    assert.equal(0, totals(g).success)
+  end)
+
+  it("of a line knows its key beforehand, and gives plain numbers again", function()
+    local g = fixture.guard()
+    local eu = g:at("eu")
+    assert.equal("integer", math.type(eu:acquire()))
+    eu:report(eu:acquire(), "failure")
+    assert.equal("ok", eu:call(fixture.ok))
+    assert.same({ 1, 1 }, { totals(g, "eu").success, totals(g, "eu").failure })
+    assert.equal(eu, g:at("eu"))
+    assert.error_matches(function() eu.call(g, fixture.ok) end, "with a colon")
+  end)
+
+  it("does not take a permit of another guard", function()
+    local g, other = fixture.guard(), fixture.guard()
+    local permit = other:acquire("k")
+    assert.error_matches(function() g:report(permit, "success") end, "another guard's")
+    assert.error_matches(function() g:report(permit, {}) end, "another guard's")
+    assert.equal("counted", select(2, other:report(permit, "success")))
+  end)
+end)
+
+describe("report", function()
+  it("classifies what the call came to, and answers the outcome and the reason", function()
+    local g = fixture.guard { classify = by_status }
+    assert.same({ "success", "counted" }, { g:report(g:acquire(), { status = 200 }) })
+    assert.same({ "neutral", "counted", "no such thing" }, { g:report(g:acquire(), { status = 404 }) })
+    assert.same({ "failure", "counted", "server error" }, { g:report(g:acquire(), { status = 503 }) })
+    assert.same({ "timeout", "counted", "server error" }, { g:report(g:acquire(), { status = 504, ended_by = "timeout" }) })
+    local t = totals(g)
+    assert.same({ 1, 1, 2, 1 }, { t.success, t.neutral, t.failure, t.timeout })
+  end)
+
+  it("takes an outcome by name from a host that has its own mind", function()
+    local g = fixture.guard { numbers = { consecutive_failures = 100 } }
+    for _, outcome in ipairs { "success", "failure", "timeout", "neutral", "abandoned" } do
+      assert.same({ outcome, "counted" }, { g:report(g:acquire(), outcome) })
+    end
+    local t = totals(g)
+    assert.same({ 1, 2, 1, 1 }, { t.success, t.failure, t.timeout, t.abandoned })
+  end)
+
+  it("measures the time itself unless told", function()
+    local g, now = fixture.guard { classify = by_status }
+    local permit = g:acquire()
+    now:advance(30)
+    g:report(permit, { status = 200 })
+    g:report(g:acquire(), { status = 200, duration_ms = 12 })
+    permit = g:acquire("key")
+    now:advance(5)
+    g:report(permit, { status = 200 })
+    assert.same({ 42, 5 }, { g:snapshot().duration_sum_ms, g:snapshot("key").duration_sum_ms })
+  end)
+
+  it("heeds the dependency's wish to be left alone", function()
+    local g = fixture.guard { classify = by_status, numbers = { consecutive_failures = 1 } }
+    g:report(g:acquire(), { status = 503, retry = 9000 })
+    assert.equal(9000, g:snapshot().retry_after_ms)
+  end)
+
+  it("after the state has changed is stale, and changes nothing", function()
+    local g = fixture.guard()
+    local late = g:acquire()
+    fixture.open(g)
+    assert.same({ "success", "stale" }, { g:report(late, "success") })
+    assert.same({ 1, "open" }, { totals(g).stale, g:snapshot().state })
+  end)
+
+  it("leaves the table it is given as it was, whatever kind of table that is (B172)", function()
+    local function raises() error("asked") end
+    local g = fixture.guard { classify = by_status }
+    local given = setmetatable({ status = 200 }, { __index = raises, __newindex = raises, __pairs = raises })
+    assert.same({ "success", "counted" }, { g:report(g:acquire(), given) })
+    assert.equal("status", (next(given)))
+    assert.is_nil((next(given, "status")))
+  end)
+end)
+
+describe("a permit", function()
+  local function generation(name)
+    return fixture.policy { hash = name, classify = function(call)
+      call.seen[#call.seen + 1] = name
+      return "success"
+    end }
+  end
+
+  it("is classified by the policy that gave it, a plain number or not", function()
+    local g, now = fixture.guard { classify = function(call) call.seen[#call.seen + 1] = "first" return "success" end }
+    local seen = {}
+    local plain, held = g:acquire(), g:acquire("k")
+    g:adopt(generation "second")
+    local later = g:acquire()
+    g:adopt(generation "third")
+    now:advance(1)
+    for _, permit in ipairs { plain, held, later, g:acquire() } do g:report(permit, { seen = seen }) end
+    assert.same({ "first", "first", "second", "third" }, seen)
+  end)
+
+  it("that is a plain number is classified by the newest once its own is long gone", function()
+    local g = fixture.guard { classify = function() error "gone" end }
+    local seen = {}
+    local old = g:acquire()
+    for i = 1, 20 do g:adopt(generation("g" .. i)) end
+    local recent = g:acquire()
+    for i = 21, 28 do g:adopt(generation("g" .. i)) end
+    g:report(old, { seen = seen })
+    g:report(recent, { seen = seen })
+    assert.same({ "g28", "g20" }, seen)
+  end)
+
+  it("keeps its policy through a thousand reloads that leave nothing else behind", function()
+    local g = fixture.guard()
+    local old = setmetatable({}, { __mode = "k" })
+    local held = g:acquire("k")
+    collectgarbage()
+    local before = collectgarbage("count")
+    local n = fixture.rounds(1000)
+    for i = 1, n do
+      local p = generation("g" .. i)
+      old[p] = true
+      g:adopt(p)
+    end
+    collectgarbage()
+    collectgarbage()
+    local kept = 0
+    for _ in pairs(old) do kept = kept + 1 end
+    assert.is_true(kept <= 10)
+    assert.is_true(collectgarbage("count") - before < 64)
+    assert.equal("counted", select(2, g:report(held, { seen = {} })))
+    assert.equal(n, g:stats().reloads.ok)
+  end)
+end)
