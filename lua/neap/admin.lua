@@ -42,7 +42,7 @@ local MODES = { "auto", "forced_open", "forced_closed", "shadow", "policy" }
 ---@class neap.admin.options
 ---@field guards fun(): table<string, neap.guard>  by policy name
 ---@field policies? fun(): neap.reload.row[]
----@field reload? fun(): integer, integer          answers how many were reloaded and refused
+---@field reload? fun(): integer, integer, string? how many were reloaded and refused, and why
 ---@field token? fun(): string?                    what a client must know; nil: nothing
 ---@field health? fun(): string                    "ok" or why not
 ---@field more_metrics? fun(): table[]             as neap.metrics takes them
@@ -189,6 +189,15 @@ local function sorted_names(guards)
   return names
 end
 
+--- Only what happened at all: the snapshot counts every transition there is.
+local function that_happened(transitions)
+  local happened = {}
+  for _, one in ipairs(transitions) do
+    if one.count > 0 then happened[#happened + 1] = one end
+  end
+  return list(happened)
+end
+
 local function keys_of(guard)
   local keys = {}
   for i, row in ipairs(guard:breakers()) do keys[i] = row.key end
@@ -198,6 +207,7 @@ end
 --- Everything about one breaker; who set its mode, if somebody did, how long ago and for how long.
 function Admin:breaker_row(guard, key)
   local row, set = guard:snapshot(key), guard:operator(key)
+  row.transitions = that_happened(row.transitions)
   row.operator = set and {
     mode = set.mode, by = set.by, reason = set.reason, left_ms = set.until_ms and row.mode_left_ms,
     at = self.since and self.since(set.at_ms),
@@ -311,28 +321,39 @@ end
 
 -- Policies ---------------------------------------------------------------------------------------
 
+--- What is in force, without the deployment's params: they may hold what is not for every eye.
+local function config_of(policy)
+  local config = {}
+  for key, value in pairs(policy.config or {}) do
+    if key ~= "params" then config[key] = value end
+  end
+  return config
+end
+
+function Admin:policy_row(row, guard)
+  return {
+    name = row.name, path = row.path, hash = row.hash, last_error = row.error or json.null,
+    loaded_at = row.loaded_at_ms and self.since and self.since(row.loaded_at_ms) or json.null,
+    gone = row.is_gone, orphaned = row.is_orphaned,
+    reloads = row.reloads, failures = row.failures,
+    warnings = guard and list(guard.policy.warnings or {}),
+    config = guard and config_of(guard.policy),
+  }
+end
+
+function Admin:rows() return self.policies and self.policies() or {} end
+
 function Admin:get_policies()
   local rows, guards = {}, self.guards()
-  for _, row in ipairs(self.policies and self.policies() or {}) do
-    local guard = guards[row.name]
-    rows[#rows + 1] = {
-      name = row.name, path = row.path, hash = row.hash, last_error = row.error or json.null,
-      loaded_at = row.loaded_at_ms and self.since and self.since(row.loaded_at_ms) or json.null,
-      gone = row.is_gone, orphaned = row.is_orphaned, reloads = row.reloads,
-        failures = row.failures,
-      warnings = list(guard and guard.policy.warnings or {}), mode = guard and guard.policy.mode
-        or nil,
-    }
-  end
+  for i, row in ipairs(self:rows()) do rows[i] = self:policy_row(row, guards[row.name]) end
   return answer_json(200, { policies = list(rows) })
 end
 
 function Admin:post_reload()
   if not self.reload then return problem(501, "Not here", "this host has no files to reload") end
-  local reloaded, failed = self.reload()
-  local errors = {}
-  for _, row in ipairs(self.policies and self.policies()
-    or {}) do errors[#errors + 1] = row.error end
+  local reloaded, failed, message = self.reload()
+  local errors = { message }
+  for _, row in ipairs(self:rows()) do errors[#errors + 1] = row.error end
   return answer_json(failed == 0 and 200 or 422,
     { reloaded = reloaded, failed = failed, errors = list(errors) })
 end
@@ -348,7 +369,7 @@ function Admin:get_metrics()
   local guards, all = self.guards(), {}
   for _, name in ipairs(sorted_names(guards)) do all[#all + 1] = guards[name] end
   return { status = 200, type = metrics.content_type, body = metrics.parts(all, {
-    policies = self.policies and self.policies(), more = self.more_metrics and self.more_metrics(),
+    policies = self:rows(), more = self.more_metrics and self.more_metrics(),
   }) }
 end
 

@@ -1,9 +1,10 @@
 /* admin.c: one page at a time.
  *
  *   head -> body (kept whole, up to ADMIN_BODY_MAX) -> Lua -> answer
- *                                                        \-> parts, one per turn of the loop: a scrape of a thousand breakers
- *                                                            must not make a request wait
- */
+ *                                                       \-> parts, one per turn of the loop
+ *
+ * Parts are for what may be long: a scrape of a thousand breakers must not make a request wait. */
+
 #include "admin.h"
 
 #include <lauxlib.h>
@@ -52,18 +53,22 @@ static int l_health(lua_State *L) {
   return 1;
 }
 
-/* reload() -> reloaded, failed */
+/* reload() -> reloaded, failed, why the token file was refused or nil */
 static int l_reload(lua_State *L) {
+  char error[1024];
   size_t failed = 0;
-  size_t reloaded = serve_reload(serve_up(L), &failed);
+  size_t reloaded = serve_reload(serve_up(L), &failed, error, sizeof error);
   lua_pushinteger(L, (lua_Integer)reloaded);
   lua_pushinteger(L, (lua_Integer)failed);
-  return 2;
+  if (!error[0]) return 2;
+  lua_pushstring(L, error);
+  return 3;
 }
 
 #define FIELDS_MAX 12
 
-/* log(level, event, message, { { name, value } ... }): the command's Lua is another one, so fields go over one by one. */
+/* log(level, event, message, { { name, value } ... }): the command's Lua is another one, so fields
+ * go over one by one. */
 static int l_log(lua_State *L) {
   serve *s = serve_up(L);
   static const char *const levels[] = {"info", "warn", "error", NULL};
@@ -243,7 +248,8 @@ static int l_part(lua_State *L) {
   return 1;
 }
 
-/* Lua that fails here is our own fault: say so in the log and cut the answer, which cannot be completed. */
+/* Lua that fails here is our own fault: say so in the log and cut the answer, which cannot be
+ * completed. */
 static void page_failed(page *p) {
   serve *s = p->admin->serve;
   lua_State *L = lua_of(p->admin);

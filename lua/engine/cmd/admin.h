@@ -6,7 +6,8 @@
 
 #define ADMIN_BODY_MAX 16384
 
-/* Makes the pages.  Errors: false, with one line in error[size]: a token file that will not do; Lua that cannot. */
+/* Makes the pages.  Errors: false, with one line in error[size]: a token file that will not do; Lua
+ * that cannot. */
 bool admin_open(serve *s, admin **out, char *error, size_t size);
 
 /* To be given to the server: answers from the pages; data is the admin. */

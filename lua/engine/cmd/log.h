@@ -14,8 +14,8 @@ typedef struct log_field {
 
 typedef enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR } log_level;
 
-/* Writes one line.  `log` is the registry reference of a neap.cmd.log object in L.  Never fails: if Lua cannot, the message goes
- * to stderr bare. */
+/* Writes one line.  `log` is the registry reference of a neap.cmd.log object in L.  Never fails: if
+ * Lua cannot, the message goes to stderr bare. */
 void log_line(lua_State *L, int log, log_level level, const char *event, const log_field *fields,
               size_t count, const char *format, ...) __attribute__((format(printf, 7, 8)));
 

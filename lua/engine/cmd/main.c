@@ -3,8 +3,8 @@
  *   main    a Lua state with everything of lua/neap in it; neap.cmd reads the arguments there
  *   serve   what neap.cmd hands back instead of an exit status: a plan for serve.c
  *
- * This state is the command's own.  Policies run in the engine's, which is capped and knows nothing of this one; only `check`
- * loads policies here, and ends with them. */
+ * This state is the command's own.  Policies run in the engine's, which is capped and knows nothing
+ * of this one; only `check` loads policies here, and ends with them. */
 #include <lauxlib.h>
 #include <lualib.h>
 #include <stdio.h>
@@ -73,6 +73,8 @@ static void push_host(lua_State *L) {
   luaL_newlib(L, functions);
   lua_pushliteral(L, NEAP_VERSION);
   lua_setfield(L, -2, "version");
+  lua_pushboolean(L, 1);
+  lua_setfield(L, -2, "owns_state");
 }
 
 /* ---- Run ------------------------------------------------------------------------------------- */

@@ -4,7 +4,8 @@
 
 #include "serve.h"
 
-/* Pushes { server = {…}, admin = {…}, routes = { { name =, … } … }, process = {…} } on L, whichever Lua that is. */
+/* Pushes { server = {…}, admin = {…}, routes = { { name =, … } … }, process = {…} } on L, whichever
+ * Lua that is. */
 void numbers_push(lua_State *L, serve *s);
 
 #endif

@@ -1,4 +1,5 @@
-/* plan.c: from the table neap.cmd made to a struct.  The table is right: it was checked where it was made. */
+/* plan.c: from the table neap.cmd made to a struct.  The table is right: it was checked where it
+ * was made. */
 #include "plan.h"
 
 #include <lauxlib.h>

@@ -1,11 +1,12 @@
-/* reach.h: is there anybody at the upstream's address?  Asked once, at the start, to say so while somebody is watching. */
+/* reach.h: is there anybody at the upstream's address?  Asked once, at the start, to say so while
+ * somebody is watching. */
 #ifndef NEAP_CMD_REACH_H
 #define NEAP_CMD_REACH_H
 
 #include <uv.h>
 
-/* Looks the host up and connects.  `done` is called from the loop, with NULL or why it did not work; keeps the loop running
- * until then, at most limit_ms. */
+/* Looks the host up and connects.  `done` is called from the loop, with NULL or why it did not
+ * work; keeps the loop running until then, at most limit_ms. */
 void reach_try(uv_loop_t *loop, const char *host, const char *port, uint64_t limit_ms,
                void (*done)(void *data, const char *failure), void *data);
 

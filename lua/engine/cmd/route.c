@@ -1,5 +1,5 @@
-/* route.c: a host matches without its port and without regard to case; a prefix matches whole path segments: "/flags" is for
- * /flags, /flags/x and /flags?x, not for /flagship. */
+/* route.c: a host matches without its port and without regard to case; a prefix matches whole path
+ * segments: "/flags" is for /flags, /flags/x and /flags?x, not for /flagship. */
 #include "route.h"
 
 #include <string.h>

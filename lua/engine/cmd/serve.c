@@ -1,6 +1,7 @@
 /* serve.c: start, signals, drain.
  *
- *   start:  engine -> routes -> admin -> server -> signals          anything wrong: one line, everything down again, exit 1
+ *   start:  engine -> routes -> admin -> server
+ *           anything wrong: a line about it, everything down again, exit 1
  *   stop:   server drained -> routes -> admin -> engine -> loop ends
  */
 #include "serve.h"
@@ -71,7 +72,7 @@ static void on_event(void *data, const neap_event *event) {
       [NEAP_EVENT_RELOAD_FAILED] = {LOG_ERROR, "reload_failed"},
       [NEAP_EVENT_POLICY_GONE] = {LOG_WARN, "policy_gone"},
       [NEAP_EVENT_POLICY_ORPHANED] = {LOG_WARN, "policy_orphaned"},
-    [NEAP_EVENT_POLICY_BACK] = {LOG_INFO, "policy_back"},
+      [NEAP_EVENT_POLICY_BACK] = {LOG_INFO, "policy_back"},
   };
   serve *s = data;
   if (event->kind == NEAP_EVENT_TRANSITION) {
@@ -153,24 +154,28 @@ static void serve_stop(serve *s, uint64_t limit_ms) {
 
 /* ---- Signals --------------------------------------------------------------------------------- */
 
-size_t serve_reload(serve *s, size_t *failed) {
-  char error[1024];
+size_t serve_reload(serve *s, size_t *failed, char *error, size_t size) {
   size_t reloaded = neap_engine_reload(s->engine, failed);
-  if (s->admin && !admin_reload(s->admin, error, sizeof error)) {
+  error[0] = '\0';
+  if (s->admin && !admin_reload(s->admin, error, size)) {
     serve_log(s, LOG_ERROR, "reload_failed", "%s; the old token stays", error);
     (*failed)++;
   }
   return reloaded;
 }
 
+static void on_hangup(serve *s) {
+  char error[1024];
+  size_t failed = 0, reloaded = serve_reload(s, &failed, error, sizeof error);
+  serve_log(s, failed ? LOG_WARN : LOG_INFO, "signal", "SIGHUP: %zu reloaded, %zu refused",
+            reloaded, failed);
+}
+
 static void on_signal(uv_signal_t *handle, int number) {
   serve *s = handle->data;
-  const char *name = number == SIGHUP ? "SIGHUP" : number == SIGINT ? "SIGINT" : "SIGTERM";
+  const char *name = number == SIGINT ? "SIGINT" : "SIGTERM";
   if (number == SIGHUP) {
-    if (s->is_draining) return;
-    size_t failed = 0, reloaded = serve_reload(s, &failed);
-    serve_log(s, failed ? LOG_WARN : LOG_INFO, "signal", "%s: %zu reloaded, %zu refused", name,
-              reloaded, failed);
+    if (!s->is_draining) on_hangup(s);
   } else if (s->is_draining) {
     serve_log(s, LOG_WARN, "signal", "%s again: not waiting any longer", name);
     serve_stop(s, 0);
@@ -266,6 +271,7 @@ static void on_reached(void *data, const char *failure) {
   if (failure && !t->serve->is_draining)
     serve_log(t->serve, LOG_WARN, "upstream", "route %s: %s can't be reached now: %s",
               t->route->name, t->route->upstream, failure);
+  t->serve->trials--;
   free(t);
 }
 
@@ -275,6 +281,7 @@ static void try_upstreams(serve *s) {
     trial *t = malloc(sizeof *t);
     if (!t) abort();
     *t = (trial){s, r};
+    s->trials++;
     reach_try(&s->loop, r->upstream_host, r->upstream_port, REACH_MS, on_reached, t);
   }
 }
@@ -316,6 +323,24 @@ static void say_hello(serve *s) {
             s->plan.listen.host, http_server_port(s->server));
 }
 
+/* Several faults are several lines. */
+static void say_error(char *error) {
+  for (char *line = strtok(error, "\n"); line; line = strtok(NULL, "\n"))
+    fprintf(stderr, "neap serve: %s\n", line);
+}
+
+/* A name that is being looked up cannot be called off, and is not waited for. */
+static void serve_free(serve *s) {
+  for (size_t i = 0; i < sizeof s->signals / sizeof *s->signals; i++)
+    uv_close((uv_handle_t *)&s->signals[i], NULL);
+  uv_run(&s->loop, UV_RUN_NOWAIT); /* does nothing, perhaps, but forget that it was stopped */
+  uv_run(&s->loop, s->trials ? UV_RUN_NOWAIT : UV_RUN_DEFAULT);
+  uv_loop_close(&s->loop);
+  plan_free(&s->plan);
+  free(s->routes);
+  free(s);
+}
+
 int serve_run(lua_State *L, int index) {
   serve *s = calloc(1, sizeof *s);
   if (!s) abort();
@@ -330,17 +355,11 @@ int serve_run(lua_State *L, int index) {
     say_hello(s);
     try_upstreams(s);
   } else {
-    fprintf(stderr, "neap serve: %s\n", error);
+    say_error(error);
     serve_stop(s, 0);
   }
   while (!s->is_stopped) uv_run(&s->loop, UV_RUN_DEFAULT);
   if (ok) serve_log(s, LOG_INFO, "stop", "stopped");
-  for (size_t i = 0; i < sizeof s->signals / sizeof *s->signals; i++)
-    uv_close((uv_handle_t *)&s->signals[i], NULL);
-  uv_run(&s->loop, UV_RUN_NOWAIT);
-  uv_loop_close(&s->loop); /* busy only if a name is still being looked up */
-  plan_free(&s->plan);
-  free(s->routes);
-  free(s);
+  serve_free(s);
   return ok ? 0 : 1;
 }

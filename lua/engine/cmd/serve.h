@@ -1,8 +1,10 @@
 /* serve.h: `neap serve`: from a plan to a running sidecar, and back to nothing.
  *
- *   start   engine, routes, listeners, admin, in this order: nothing listens before everything is ready
+ *   start   engine, routes, listeners, admin, in this order: nothing listens before everything is
+ *           ready
  *   run     requests go to the first route that matches
- *   drain   SIGTERM, SIGINT: stop accepting, let requests end, at most drain_ms; then take all down in reverse
+ *   drain   SIGTERM, SIGINT: stop accepting, let requests end, at most drain_ms; then take all down
+ *           in reverse
  */
 #ifndef NEAP_CMD_SERVE_H
 #define NEAP_CMD_SERVE_H
@@ -23,14 +25,17 @@ typedef struct serve {
   http_server *server, *admin_server;
   admin *admin;
   uv_signal_t signals[3];
+  int trials; /* upstreams still being tried */
   bool is_draining, is_stopped;
 } serve;
 
 /* Serves until a signal ends it.  The plan's table is at `index`.  Answers the exit status. */
 int serve_run(lua_State *L, int index);
 
-/* Looks at policies, parameters and token file again, as SIGHUP does.  Answers how many policies have a new generation. */
-size_t serve_reload(serve *s, size_t *failed);
+/* Looks at policies, parameters and token file again, as SIGHUP does.  Answers how many policies
+ * have a new generation; *failed are refused, and error[size] says what is wrong with the token
+ * file, if anything. */
+size_t serve_reload(serve *s, size_t *failed, char *error, size_t size);
 
 #define serve_log(s, level, event, ...)                                                            \
   log_line((s)->L, (s)->plan.log, level, event, NULL, 0, __VA_ARGS__)

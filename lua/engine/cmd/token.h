@@ -10,8 +10,9 @@
 
 /* Reads the first line of the file into token[TOKEN_MAX + 1].
  *
- * Errors: false, with one line in error[size]: not a plain file, another user's, one that others may read or anybody else may
- *         write, a token that is too short, too long or has blanks in it.  token is then unchanged. */
+ * Errors: false, with one line in error[size]: not a plain file, another user's, one that others
+ *         may read or anybody else may write, a token that is too short, too long or has blanks in
+ *         it.  token is then unchanged. */
 bool token_read(const char *path, char *token, char *error, size_t size);
 
 #endif

@@ -16,6 +16,7 @@ local OK, FAILED, USAGE = 0, 1, 2
 ---@field wall_ms fun(): number
 ---@field uptime_ms fun(): number
 ---@field is_terminal fun(fd: 1|2): boolean
+---@field owns_state? boolean     this Lua state is the command's alone: its strings may be hardened
 ---@field out? fun(text: string)  standard output
 ---@field err? fun(text: string)  standard error
 ---@field env? fun(name: string): string?
@@ -71,6 +72,7 @@ local function check(argv, host)
   end
   if #given == 0 then return usage(host, " check",
     "which policies? Name files or directories, e.g. neap check policies") end
+  if host.owns_state then require("neap.core").harden() end
   local checker = require "neap.check"
   local report = checker.run(given, { params = given.params })
   local render = given.json and checker.json or checker.text

@@ -7,8 +7,12 @@ local json = {}
 
 local LIST = {}
 
---- Says that a table is a list, also when it is empty.
-function json.list(t) return setmetatable(t, LIST) end
+--- A copy of a list that is one also when it is empty.
+function json.list(t)
+  local copy = {}
+  for i, value in ipairs(t) do copy[i] = value end
+  return setmetatable(copy, LIST)
+end
 
 json.null = cjson.null
 
