@@ -221,12 +221,13 @@ describe("the metrics page", function()
     local guard = guards.new("many", { rules = { failures = 1 } })
     for i = 1, 999 do guards.call(guard, 200, 1, "key" .. i) end
     guards.call(guard, 200, 1, '\255\0\r\27"}'  .. "\n\226\130")
-    local page = read_page(guard)
-    local calls = {}
-    for _, one in ipairs(find(page, "neap_calls_total", { outcome = "success" })) do
-      calls[one.labels.key] = one.value
+    local text, good = metrics.text { guard }, 0
+    for i = 1, 999 do
+      local line = ('\nneap_calls_total{policy="many",key="key%d",outcome="success"} 1\n'):format(i)
+      good = good + (text:find(line, 1, true) and 1 or 0)
     end
-    for i = 1, 999 do assert.equal("1", calls["key" .. i]) end
+    assert.equal(999, good)
+    read((text:gsub('[^\n]*key="key%d+"[^\n]*\n', "")))
   end)
 
   it("tells names apart that differ in bytes which are no text (B158)", function()
