@@ -28,9 +28,10 @@ use_tree() {
 
   (
     cd "$tmp"
+    export POLICY="$prefix/share/neap/policies/http_upstream.lua"
     LUA_PATH="$prefix/share/lua/5.4/?.lua;$prefix/share/lua/5.4/?/init.lua" LUA_CPATH="$prefix/lib/lua/5.4/?.so" \
-      lua5.4 -e 'local g = require("neap").guard(arg[1]); assert(g:call(function() return 42 end) == 42)' \
-      "$prefix/share/neap/policies/http_upstream.lua"
+      lua5.4 -e 'local guard = require("neap").guard(os.getenv("POLICY"))
+        assert(guard:call(function() return 42 end) == 42)'
     unset LUA_PATH LUA_CPATH
     [ "$("$prefix/bin/neap" --version | head -1)" = "neap $version" ]
     "$prefix/bin/neap" check "$prefix/share/neap/policies/http_upstream.lua" >/dev/null
