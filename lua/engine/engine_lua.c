@@ -2,9 +2,10 @@
  * luv on the engine's loop, and protected calls. */
 #include "engine_internal.h"
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wstrict-prototypes" /* one in luv's own header */
 #include <luv/luv.h>
-#include <stdio.h>
-#include <stdlib.h>
+#pragma GCC diagnostic pop
 
 #include "lualib.h"
 

@@ -2,8 +2,8 @@
  *
  * An answer that was meant for one client must not be served to another.  So what tells answers
  * apart is all that an HTTP cache would look at, and the credentials besides; an answer that says
- * it is private, or depends on something else, is not kept.  A policy whose last_good stage has a key
- * function of its own knows better, and is asked about every answer that is whole. */
+ * it is private, or depends on something else, is not kept.  A policy whose last_good stage has a
+ * key function of its own knows better, and is asked about every answer that is whole. */
 #include "engine_internal.h"
 
 #include <string.h>

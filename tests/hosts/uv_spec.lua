@@ -51,15 +51,15 @@ describe("the uv host", function()
       assert.same({ true, "given up", 1 }, { on_loop(function()
         local began_ns = uv.hrtime()
         local in_time = host.run(10, function()
-          wait(40)
+          wait(300)
           came_late = true
           return "too late"
         end)
         woken = woken + 1
         local took_ms = (uv.hrtime() - began_ns) / 1e6
-        assert(took_ms >= 9 and took_ms < 35, took_ms)
+        assert(took_ms >= 9 and took_ms < 290, took_ms)
         assert.is_false(came_late)
-        host.sleep(60)
+        host.sleep(400)
         assert.is_true(came_late)
         return in_time and "in time" or "given up", woken
       end) })

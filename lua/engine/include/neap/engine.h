@@ -307,7 +307,7 @@ NEAP_API void neap_guard_remember(neap_guard *guard, const char *key, size_t key
  * file to come to rest.
  *
  * Answers how many policies have a new generation.
- * Errors: those that were refused: count in *failed (unless NULL), each an event and a log line;
+ * Errors: those that were refused: count in *failed (unless NULL), each an event;
  *         the last good ones serve. */
 NEAP_API size_t neap_engine_reload(neap_engine *engine, size_t *failed);
 
