@@ -238,7 +238,8 @@ static void a_success_trips_when_older_successes_have_left(void **unused) {
 static void a_late_failure_hides_nothing_from_the_next_success(void **unused) {
   (void)unused;
   for (uint64_t late_ms = 0; late_ms < 10000; late_ms += 100) {
-    if (late_ms > 1600 && late_ms % 1600 == 0) continue; /* the same bucket: there a clock stepped */
+    if (late_ms > 1600 && late_ms % 1600 == 0)
+      continue; /* the same bucket: there a clock stepped */
     FIXTURE(f, r->failure_rate = 200000, r->minimum_calls = 10, r->length_ms = 1600);
     play(&f, "FF");
     f.now_ms -= late_ms;

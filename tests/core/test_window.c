@@ -585,6 +585,7 @@ static void a_full_counter_does_not_distort_a_rate(void **unused) {
     }
     SAME(f.moves, 0, "never over the limit");
     HOLDS(most > COUNT_TOP, "it was full");
+    HOLDS(snapshot(&f).calls < most / 4 * 3, "then all were halved, so that there is room again");
   }
 }
 
