@@ -24,8 +24,8 @@ help:
 	@echo "  make bench    a table of what each operation costs on this machine"
 	@echo "  make gates    the limits neap keeps: one line each, fails if one is short"
 	@echo "                (gates-quick: only what does not depend on time)"
-	@echo "  make fuzz     random inputs for SECONDS=60 per target"
-	@echo "  make soak     long runs of the random tests, SECONDS=600"
+	@echo "  make fuzz     random inputs, for SECONDS=60 per fuzzer"
+	@echo "  make soak     the random and threaded tests with ever new seeds, for SECONDS=600"
 	@echo
 	@echo "Installing:"
 	@echo "  make install PREFIX=/usr/local"
