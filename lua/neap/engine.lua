@@ -9,7 +9,6 @@ local classify = require "neap.classify"
 local fallback = require "neap.fallback"
 local guard = require "neap.guard"
 local line = require "neap.line"
-local policy = require "neap.policy"
 local reload = require "neap.reload"
 local watch = require "neap.watch"
 
@@ -218,9 +217,6 @@ function engine.open(options)
   local reloader, errors = reload.open {
     paths = options.paths,
     params = options.params,
-    load = function(path, params, read)
-      return policy.load(path, { params = params, read = read })
-    end,
     adopt = adopt,
     now = core.clock_precise,
     on_event = on_reload,

@@ -43,7 +43,7 @@ local ORPHAN_MS = 10000 -- and its policy is an orphan after this long
 ---@class (exact) neap.reload.options
 ---@field paths string[] policy files, and directories of them (*.lua, not below)
 ---@field params? string a Lua file that returns { policy name = params }
----@field load fun(path: string, params: table|nil, read: function): table|nil, any
+---@field load? fun(path: string, params: table|nil, read: function): table|nil, any by neap.policy
 ---@field adopt fun(policy: table, path: string): boolean|nil, string|nil
 ---@field now fun(): integer
 ---@field files? neap.reload.files
@@ -341,13 +341,17 @@ local function start(self)
   return errors
 end
 
+local function load_policy(path, params, read)
+  return require("neap.policy").load(path, { params = params, read = read })
+end
+
 --- Loads every policy.  All of them must be good: later a bad one leaves the last good one serving,
 --- but there is none yet.
 ---@param options neap.reload.options
 ---@return table|nil reloader, string[]|nil errors
 function reload.open(options)
   local self = setmetatable({
-    load = options.load,
+    load = options.load or load_policy,
     adopt = options.adopt,
     now = options.now,
     files = options.files or require "neap.core",
@@ -366,6 +370,36 @@ function reload.open(options)
   if #errors > 0 then return nil, errors end
   self.on_event = options.on_event
   return self
+end
+
+--- The same for guards that a program has made itself, of policies from files.
+--
+--   local reloader = reload.guards({ flags, payments }, { now = clock.precise })
+--   watch.start(reloader)                            -- or ask reloader:look() from any timer
+--
+---@param guards neap.Guard[]
+---@param options { now: (fun(): integer), on_event: fun(event: neap.reload.event)|nil }
+---@return table|nil reloader, string[]|nil errors
+function reload.guards(guards, options)
+  local by_path, paths = {}, {}
+  for i, guard in ipairs(guards) do
+    paths[i] = guard.policy.path
+    by_path[guard.policy.path] = guard
+  end
+  return reload.open {
+    paths = paths,
+    now = options.now,
+    load = function(path, _, read) return load_policy(path, by_path[path].policy.params, read) end,
+    adopt = function(policy, path)
+      local guard = by_path[path]
+      if policy.hash ~= guard.policy.hash then guard:adopt(policy) end
+      return true
+    end,
+    on_event = function(event)
+      if event.kind == "reload_failed" then by_path[event.path]:adopt_failed(event.text) end
+      if options.on_event then options.on_event(event) end
+    end,
+  }
 end
 
 return reload

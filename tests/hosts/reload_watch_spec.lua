@@ -252,6 +252,27 @@ describe("the watch on policy files", function()
     assert(run_until(10000, function() return serving[directory .. "/x.lua"] == text_of(3) end))
   end)
 
+  it("lets a program's own guards follow their files", function()
+    local neap = require "neap"
+    local path = root .. "/flags.lua"
+    local text = "return { name = 'flags', trip = { failures = params.limit }, timeout_ms = %s }"
+    write(path, text:format "1")
+    local guard = neap.guard(path, { params = { limit = 2 } })
+    local function record(event) events[#events + 1] = event.kind end
+    reloader = assert(reload.guards({ guard }, { now = neap.clock.precise, on_event = record }))
+    assert.equal(0, guard:stats().reloads.ok)
+    watcher = watch.start(reloader)
+    guard:report(guard:acquire(), "failure")
+    write(path, text:format "2")
+    assert(run_until(10000, function() return guard.policy.timeout_ms == 2 end))
+    write(path, text:format "= 3")
+    assert(run_until(10000, function() return guard:stats().reloads.failed == 1 end))
+    assert.equal("reloaded reload_failed", table.concat(events, " "))
+    assert.is_truthy(guard:stats().last_error:find("flags.lua:1:", 1, true))
+    guard:report(guard:acquire(), "failure")
+    assert.equal("open", guard:snapshot().state)
+  end)
+
   it("says once where it cannot watch, and finds changes by the timer there", function()
     local path = root .. "/x.lua"
     write(path, text_of(0))

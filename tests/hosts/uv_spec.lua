@@ -144,6 +144,59 @@ describe("the uv host", function()
     end)
   end)
 
+  describe("under a guard", function()
+    local guard
+
+    before_each(function()
+      local policy = assert(require("neap.policy").parse([[
+        return {
+          name = "flags",
+          trip = { failures = 2 },
+          timeout_ms = 20,
+          fallback = { function(call) if call.args[1] == "helped" then return "instead" end end },
+        }
+      ]], "flags.lua"))
+      guard = require("neap").guard(policy, { host = host })
+    end)
+
+    it("gives a call up at the policy's timeout_ms, and counts it as a timeout", function()
+      local ok, value, err = on_loop(guard.call, guard, wait, 300)
+      assert.is_true(ok)
+      assert.is_nil(value)
+      assert.equal("timeout", err.kind)
+      assert.equal(1, guard:snapshot().totals.timeout)
+    end)
+
+    it("answers by the fallback chain at the deadline, not after it", function()
+      local _, took_ms, value, _, info = on_loop(function()
+        local began_ns = uv.hrtime()
+        local a, b, c = guard:call(function() wait(500) end, "helped")
+        return (uv.hrtime() - began_ns) / 1e6, a, b, c
+      end)
+      assert.equal("instead", value)
+      assert.equal("function", info.source)
+      assert.is_true(took_ms < 490, took_ms)
+    end)
+
+    it("takes a late answer for nothing: it is counted once", function()
+      for _ = 1, 2 do on_loop(guard.call, guard, wait, 60) end
+      local snapshot = guard:snapshot()
+      assert.equal("open", snapshot.state)
+      assert.equal(2, snapshot.totals.timeout)
+      assert.equal(0, snapshot.totals.success)
+    end)
+
+    it("leaves calls in time as they are", function()
+      local _, value, err, info = on_loop(guard.call, guard, function(...)
+        wait(1)
+        return ...
+      end, "mine", nil)
+      assert.equal("mine", value)
+      assert.is_nil(err)
+      assert.is_nil(info)
+    end)
+  end)
+
   it("sleeps in a coroutine, and refuses to outside of any", function()
     local ok, err
     local timer = uv.new_timer()
