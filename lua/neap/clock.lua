@@ -62,8 +62,8 @@ function clock.resolve(given)
   if type(given) == "table" and type(given.now) == "function" then
     return function() return given:now() end
   end
-  error(("clock must be \"coarse\", \"precise\", a function that answers milliseconds, or an object "
-    .. "with a method now, got %s"):format(type(given)), 3)
+  error("clock must be \"coarse\", \"precise\", a function that answers milliseconds, or an "
+    .. "object with a method now, got " .. type(given), 3)
 end
 
 return clock

@@ -4,13 +4,13 @@
 --                                     |             |
 --                                  answered      answered
 --
--- The first stage that answers wins.  One that has nothing to say declines; one that raises, or takes
--- longer than its timeout_ms, is passed over like one that declined, and counted.  By then the call's
--- own outcome has been recorded: nothing here reaches the breaker, and nothing a stage answers is
--- ever kept as a good answer.
+-- The first stage that answers wins.  One that has nothing to say declines; one that raises, or
+-- takes longer than its timeout_ms, is passed over like one that declined, and counted.  By then
+-- the call's own outcome has been recorded: nothing here reaches the breaker, and nothing a stage
+-- answers is ever kept as a good answer.
 --
--- The last good answers belong to the guard and outlive its policy's generations: the first last_good
--- stage of the new one goes on with what the first of the old one had.
+-- The last good answers belong to the guard and outlive its policy's generations: the first
+-- last_good stage of the new one goes on with what the first of the old one had.
 
 local core = require "neap.core"
 local refusal = require "neap.refusal"
@@ -67,15 +67,19 @@ local function composed(key, ...)
   return table.concat(parts)
 end
 
+--- One argument that is a key by itself, and can't be mistaken for a composed one.
+local function is_key(value)
+  local kind = type(value)
+  return kind == "string" and value:byte() ~= 0 or kind == "number" and value == value
+end
+
 --- What tells one call's answer from another's: its arguments, and the breaker it went through.
 --- Nil if they can't be told apart: then nothing is kept, and a stage needs a key function.
 local function key_of_arguments(line, ...)
   if line.is_default then
     local n, only = select("#", ...), (...)
     if n == 0 then return NO_ARGUMENTS end
-    if n == 1 and (type(only) == "string" and only:byte() ~= 0 or type(only) == "number" and only == only) then
-      return only
-    end
+    if n == 1 and is_key(only) then return only end
   end
   return composed(line.key, ...)
 end
@@ -100,7 +104,8 @@ local ask = {}
 function ask.last_good(self, stage, line, call)
   local key = key_of(self, stage, line, call)
   if key == nil then return "declined" end
-  local value, age_ms = self.stores[stage]:get(key, line.native:now(), stage.max_age_ms or UNBOUNDED)
+  local value, age_ms = self.stores[stage]:get(key, line.native:now(),
+    stage.max_age_ms or UNBOUNDED)
   if age_ms == nil then return "declined" end
   return "answered", value, { source = "last_good", age_ms = age_ms }
 end
@@ -145,7 +150,8 @@ function ask.guard(self, stage, line, call, trail)
   if other.serve then
     local args = call.args or { n = 0 }
     local frame = { generation = other.policy, trail = here }
-    value, err, info = other.line.call_in(frame, other.serve, table.unpack(args, 1, args.n or #args))
+    value, err, info = other.line.call_in(frame, other.serve,
+      table.unpack(args, 1, args.n or #args))
     if not value and err ~= nil then return "declined" end
   else
     local answered
@@ -186,7 +192,7 @@ local function ask_stage(self, stage, line, call, trail)
   local took_ms = math.max(0, line.native:now() - began_ms)
   if not ok then result, value = "failed", result end
   if result == "failed" then self.fault("fallback." .. stage.kind, value) end
-  if result == "answered" and stage.timeout_ms and took_ms > stage.timeout_ms then result = "timeout" end
+  if result == "answered" and took_ms > (stage.timeout_ms or UNBOUNDED) then result = "timeout" end
   local counts = self.counts[stage.kind]
   counts[result] = counts[result] + 1
   if result == "answered" then measure(self, took_ms) end
@@ -216,7 +222,9 @@ function Chain:remember(line, policy, value, call, ...)
     if stage.kind == "last_good" then
       local key
       if call or stage.key then
-        call = call or { result = value, key = line.key, ended_by = "answer", args = { n = select("#", ...), ... } }
+        call = call or {
+          result = value, key = line.key, ended_by = "answer", args = { n = select("#", ...), ... },
+        }
         key = key_of(self, stage, line, call)
       else
         key = key_of_arguments(line, ...)

@@ -6,8 +6,8 @@
 --   local permit, err = flags:acquire()                       -- the same in two steps
 --   flags:report(permit, { status = 503, duration_ms = 12 })
 --
--- The breakers, their modes and the last good answers are the guard's.  The policy is one reference,
--- which adopt replaces: a call that is under way is still classified by the policy that let it in.
+-- The breakers, their modes and the last good answers are the guard's.  The policy is one
+-- reference, which adopt replaces: a call under way is classified by the policy that let it in.
 
 local clocks = require "neap.clock"
 local core = require "neap.core"
@@ -21,6 +21,8 @@ local guard = {}
 local DEFAULT, OVERFLOW = "default", "*"
 local MOST_KEYS = 256 -- unless said otherwise
 local LOG_EVERY_MS = 60000
+local NO_ROOM = "%s: no room for another key, among others for %q: such share the breaker * "
+  .. "(max_keys = %d)"
 local KEPT_GENERATIONS = 8 -- older than the newest, for permits that are plain numbers
 
 -- Guards by name, so that one can be another's fallback.
@@ -33,10 +35,15 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field clock? neap.Clock before the host's
 ---@field host? neap.Host neap.hosts.plain if not given
 ---@field on_event? fun(event: neap.Event)
----@field log? fun(level: "info"|"warning"|"error", text: string) to stderr if not given, from warnings on
+---@field log? fun(level: neap.LogLevel, text: string) without: to stderr, from warnings on
 ---@field serve? function what this guard calls when it is another one's fallback
----@field guards? (fun(name: string): neap.Guard|nil)|table<string, neap.Guard> where fallback stages
+---@field guards? table<string, neap.Guard>|fun(name: string): neap.Guard|nil where fallback stages
 ---  find other guards; without: all there are, by name
+
+---@alias neap.LogLevel "info"|"warning"|"error"
+
+---@alias neap.Report fun(self, permit: neap.Permit, call: neap.Call|neap.Outcome): neap.Outcome,
+---  neap.Reported, string|nil what it came to, whether that counted, the policy's reason
 
 ---@class neap.Guard
 ---@field name string the policy's
@@ -46,7 +53,7 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field serve? function
 ---@field call fun(self, f: function, ...: any): any, any, neap.Info|nil
 ---@field acquire fun(self, key?: string): neap.Permit|nil, neap.Refusal|nil
----@field report fun(self, permit: neap.Permit, call: neap.Call|neap.Outcome): neap.Outcome, neap.Reported, string|nil
+---@field report neap.Report
 ---@field deadline fun(self): integer|nil by when the call that began last should have ended: to be
 ---  asked first thing in it
 local Guard = {}
@@ -108,8 +115,7 @@ function Guard:line_of(key)
     return made
   end
   self.overflow = self.overflow + 1
-  log_seldom(self, "overflow", "warning", ("%s: no room for another key, among others for %q: such share "
-    .. "the breaker %s (max_keys = %d)"):format(self.name, key:sub(1, 100), OVERFLOW, self.max_keys))
+  log_seldom(self, "overflow", "warning", NO_ROOM:format(self.name, key:sub(1, 100), self.max_keys))
   return shared
 end
 
@@ -133,7 +139,9 @@ end
 ---@return { key: string, breaker: neap.core.Breaker }[]
 function Guard:breakers()
   local rows = {}
-  for key, of_key in pairs(self.lines) do rows[#rows + 1] = { key = key, breaker = of_key.breaker } end
+  for key, of_key in pairs(self.lines) do
+    rows[#rows + 1] = { key = key, breaker = of_key.breaker }
+  end
   table.sort(rows, function(a, b) return a.key < b.key end)
   return rows
 end
@@ -178,7 +186,8 @@ function Guard:snapshot(key)
   if not of_key then return no_such_key(self, key) end
   local snapshot = of_key.breaker:snapshot(self.policy.rules, of_key.native:now())
   local totals = snapshot.totals
-  local ended = totals.success + totals.slow_success + totals.failure + totals.slow_failure + totals.neutral
+  local judged = totals.success + totals.slow_success + totals.failure + totals.slow_failure
+  local ended = judged + totals.neutral
   snapshot.policy, snapshot.key, snapshot.hash = self.name, of_key.key, self.policy.hash
   snapshot.neutral_share = ended > 0 and totals.neutral / ended or 0
   return snapshot
@@ -187,7 +196,7 @@ end
 --- Sets the mode of one key, which goes before the policy's.
 ---@param key string|nil
 ---@param mode neap.Mode|nil nil: back to the policy's
----@param action? { for_ms?: number, by?: string, reason?: string } without for_ms: until it is set again
+---@param action? { for_ms?: number, by?: string, reason?: string } without for_ms: for good
 ---@return boolean|nil, string|nil message
 function Guard:mode(key, mode, action)
   local of_key = existing(self, key)
@@ -200,7 +209,8 @@ function Guard:mode(key, mode, action)
     mode = mode, by = action.by, reason = action.reason, at_ms = now_ms,
     until_ms = action.for_ms and now_ms + action.for_ms or nil,
   }
-  core.protect(self.log, "info", ("%s/%s: mode %s%s%s"):format(self.name, of_key.key, mode or "of the policy",
+  core.protect(self.log, "info", ("%s/%s: mode %s%s%s"):format(self.name, of_key.key,
+    mode or "of the policy",
     action.by and " by " .. action.by or "", action.reason and ": " .. action.reason or ""))
   return true
 end
@@ -284,13 +294,14 @@ local function put_to_work(self, policy)
   end
 end
 
---- Replaces the policy by another generation of it.  State, probes, modes, last good answers and calls
---- under way stay.
+--- Replaces the policy by another generation of it.  State, probes, modes, last good answers and
+--- calls under way stay.
 ---@param policy neap.Policy
 function Guard:adopt(policy)
   check_policy(policy)
   if policy.name ~= self.name then
-    error(("policy must be another generation of %s, got %s"):format(self.name, tostring(policy.name)), 2)
+    local message = "policy must be another generation of %s, got %s"
+    error(message:format(self.name, policy.name), 2)
   end
   put_to_work(self, policy)
   self.reloads, self.last_error = self.reloads + 1, nil
@@ -310,7 +321,7 @@ local KNOWN_OPTIONS = {
 }
 
 local function check_options(options)
-  if type(options) ~= "table" then error(("options must be a table, got %s"):format(type(options)), 3) end
+  if type(options) ~= "table" then error("options must be a table, got " .. type(options), 3) end
   for name, value in next, options do
     local expected = KNOWN_OPTIONS[name]
     if not expected then error(("there is no option %s"):format(said(name)), 3) end
@@ -323,7 +334,7 @@ local function check_options(options)
   end
   local most = options.max_keys
   if most and (most ~= most or most < 1 or most > 1000000 or most % 1 ~= 0) then
-    error(("option max_keys must be a whole number from 1 to 1000000, got %s"):format(tostring(most)), 3)
+    error("option max_keys must be a whole number from 1 to 1000000, got " .. tostring(most), 3)
   end
 end
 
@@ -343,11 +354,11 @@ end
 local function default_breaker(self)
   if not self.panel then return core.breaker() end
   local breaker, message = self.panel:claim(self.name .. "/" .. DEFAULT)
-  if not breaker then error(("no breaker for %s in %s: %s"):format(self.name, tostring(self.panel), message), 3) end
-  return breaker
+  if breaker then return breaker end
+  error(("no breaker for %s in %s: %s"):format(self.name, tostring(self.panel), message), 3)
 end
 
---- Puts a policy to work.  Raises if it can't be loaded: the error's text says what is wrong, where.
+--- Puts a policy to work.  Raises if it can't be loaded: its text says what is wrong, and where.
 ---@param policy string|neap.Policy the path of a policy file, or what neap.policy.load gave
 ---@param options? neap.GuardOptions
 ---@return neap.Guard
@@ -363,9 +374,13 @@ function guard.new(policy, options)
     lines = {}, count = 0, serve = options.serve,
     policy_errors = 0, overflow = 0, reloads = 0, failed_reloads = 0,
   }, Guard)
-  self.events = event.queue(function(err) log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err)) end)
+  self.events = event.queue(function(err)
+    log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err))
+  end)
   self.chain = fallback.chain {
-    find = finder(options.guards), host = host, fault = function(where, what) self:fault(where, what) end,
+    find = finder(options.guards),
+    host = host,
+    fault = function(where, what) self:fault(where, what) end,
   }
   put_to_work(self, policy)
   self.line = line.new(self, DEFAULT, default_breaker(self), self)

@@ -1,8 +1,8 @@
---- One key of a guard at work: everything about a call but the plain success, which the C core keeps
--- to itself (lua/src/line.c).
+--- One key of a guard at work: everything about a call but the plain success, which C keeps to
+-- itself (lua/src/call.c).
 --
 --   refuse    the breaker said no           -->  the fallback chain, or nil and the refusal
---   settle    the call has ended            -->  classify, report, tell; then the chain, or its results
+--   settle    the call has ended            -->  classify, report, tell; then chain, or results
 --   report    the same in two steps
 --   moved     the breaker changed state     -->  events
 --
@@ -14,6 +14,7 @@ local fallback = require "neap.fallback"
 local refusal = require "neap.refusal"
 
 local OUTCOMES = { success = true, failure = true, timeout = true, neutral = true }
+local FAILED = { failure = true, timeout = true }
 
 local line = {}
 
@@ -102,7 +103,7 @@ local function record(self, permit, kind, outcome, duration_ms, retry_after_ms)
     local policy = self.guard.policy
     if kind == "probe" then
       if policy.decide then ask_decide(self, policy, retry_after_ms) end
-    elseif policy.trip and kind == "allow" and (outcome == "failure" or outcome == "timeout" or is_slow) then
+    elseif policy.trip and kind == "allow" and (is_slow or FAILED[outcome]) then
       ask_trip(self, policy, retry_after_ms)
     end
   end
@@ -121,15 +122,16 @@ end
 
 local function is_read_only() error("call is read-only", 2) end
 
---- A call as the policy's functions see it: like the one that plain successes are classified in, they
---- can't change it.
+--- A call as the policy's functions see it: like the one that plain successes are classified in,
+--- they can't change it.
 local function sealed(fields)
   return setmetatable({}, { __index = fields, __newindex = is_read_only, __metatable = false })
 end
 
 local function describe(self, ended, a, b, duration_ms, _, ...)
   local fields = {
-    key = self.key, duration_ms = duration_ms, ended_by = "answer", args = { n = select("#", ...), ... },
+    key = self.key, duration_ms = duration_ms, ended_by = "answer",
+    args = { n = select("#", ...), ... },
   }
   if ended == "raised" then
     fields.raised, fields.error = true, a
@@ -213,7 +215,7 @@ function hooks.acquire(self, key)
   return permit
 end
 
---- A copy, so that what was left out can be added, whatever the given table does when it is changed.
+--- A copy, so that what was left out can be added, whatever the given table does when changed.
 local function filled(self, given, duration_ms)
   local call = {}
   for field, value in next, given do call[field] = value end
@@ -225,8 +227,9 @@ end
 
 local function check_call(given)
   if type(given) == "table" or OUTCOMES[given] or given == "abandoned" then return end
-  error(("what the call came to must be a table, or \"success\", \"failure\", \"timeout\", \"neutral\" "
-    .. "or \"abandoned\", got %s"):format(type(given) == "string" and ("%q"):format(given) or type(given)), 3)
+  local shown = type(given) == "string" and ("%q"):format(given) or type(given)
+  error("what the call came to must be a table, or \"success\", \"failure\", \"timeout\", "
+    .. "\"neutral\" or \"abandoned\", got " .. shown, 3)
 end
 
 function hooks.report(self, permit, given)

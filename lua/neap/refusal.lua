@@ -22,7 +22,9 @@ function Refusal:__tostring()
   local text = ("%s/%s: %s"):format(self.policy, self.key, TEXTS[self.kind] or self.kind)
   if self.timeout_ms then text = ("%s (%.0f ms)"):format(text, self.timeout_ms) end
   if self.status then text = ("%s (status %d)"):format(text, self.status) end
-  if self.retry_after_ms then text = ("%s; ask again in %.0f ms"):format(text, self.retry_after_ms) end
+  if self.retry_after_ms then
+    text = ("%s; ask again in %.0f ms"):format(text, self.retry_after_ms)
+  end
   return text
 end
 

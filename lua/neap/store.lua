@@ -1,4 +1,4 @@
---- Good answers of the past, by key: a bounded number of entries and bytes, least recently used out.
+--- Good answers of the past, by key: bounded in entries and bytes, least recently used out.
 --
 --        head <-> newest <-> ... <-> oldest <-> head        each entry: key, value, bytes, at_ms
 --
@@ -61,7 +61,8 @@ local function drop(self, entry)
 end
 
 local function shrink(self)
-  while self.count > self.max_entries or self.bytes > self.max_bytes do drop(self, self.head.newer) end
+  local head = self.head
+  while self.count > self.max_entries or self.bytes > self.max_bytes do drop(self, head.newer) end
 end
 
 --- Keeps a value, in the place of an older one of its key.
@@ -118,7 +119,8 @@ function store.new(max_entries, max_bytes)
   local head = {}
   head.newer, head.older = head, head
   return setmetatable({
-    head = head, entries = {}, count = 0, bytes = 0, max_entries = max_entries, max_bytes = max_bytes,
+    head = head, entries = {}, count = 0, bytes = 0,
+    max_entries = max_entries, max_bytes = max_bytes,
   }, Store)
 end
 

@@ -12,7 +12,8 @@ describe("a manual clock", function()
   end)
 
   for _, wrong in ipairs { -1, 0 / 0, math.huge, "5", {} } do
-    it(("can't be set to %s"):format(type(wrong) == "table" and "a table" or tostring(wrong)), function()
+    it(("can't be set to %s"):format(type(wrong) == "table" and "a table" or tostring(wrong)),
+      function()
       local now = clock.manual(100)
       assert.error_matches(function() now:set(wrong) end, "now must be milliseconds, 0 or more")
       assert.equal(100, now:now())
@@ -45,7 +46,8 @@ describe("what can be a clock", function()
   end)
 
   for _, wrong in ipairs { "fast", 5, {}, { now = 5 }, true } do
-    it(("is not a %s like %s"):format(type(wrong), type(wrong) == "table" and "that" or tostring(wrong)), function()
+    it(("is not a %s like %s"):format(type(wrong),
+      type(wrong) == "table" and "that" or tostring(wrong)), function()
       assert.error_matches(function() clock.resolve(wrong) end, "clock must be")
     end)
   end

@@ -3,7 +3,8 @@ local core = require "neap.core"
 local NAN, INF = 0 / 0, math.huge
 
 local function rules(changed)
-  local numbers = { consecutive_failures = 2, cooldown_ms = 1000, jitter = 0, probes = 2, successes = 1 }
+  local numbers = { consecutive_failures = 2, cooldown_ms = 1000, jitter = 0, probes = 2,
+    successes = 1 }
   for k, v in pairs(changed or {}) do numbers[k] = v end
   return assert(core.rules(numbers))
 end
@@ -15,7 +16,8 @@ end
 
 describe("rules", function()
   it("are made of numbers, shares as plain ones, and tell all of them, derived ones too", function()
-    local all = rules({ failure_rate = 0.5, backoff = 2.5, window = "count", mode = "shadow" }):numbers()
+    local all = rules({ failure_rate = 0.5, backoff = 2.5, window = "count",
+      mode = "shadow" }):numbers()
     assert.equal(0.5, all.failure_rate)
     assert.equal(2.5, all.backoff)
     assert.equal("count", all.window)
@@ -38,7 +40,8 @@ describe("rules", function()
     { "seed",         -1,       "must be a whole number, 0 or more" },
     { "seed",         0.5,      "must be a whole number, 0 or more" },
     { "window",       "sliding", "must be \"time\" or \"count\"" },
-    { "mode",         "off",    "must be \"auto\", \"forced_open\", \"forced_closed\" or \"shadow\"" },
+    { "mode",         "off",
+         "must be \"auto\", \"forced_open\", \"forced_closed\" or \"shadow\"" },
     { "count_refusals", 1,      "must be true or false" },
   } do
     it(("refuse %s = %s: it %s (B197)"):format(case[1], tostring(case[2]), case[3]), function()
@@ -62,7 +65,8 @@ describe("rules", function()
     it(("name the range that %s = %s is outside of"):format(case[1], case[2]), function()
       local made, err = core.rules { consecutive_failures = 1, [case[1]] = case[2] }
       assert.is_nil(made)
-      assert.same({ case[1], case[2], case[3], case[4] }, { err.field, err.value, err.min, err.max })
+      assert.same({ case[1], case[2], case[3], case[4] }, { err.field, err.value, err.min,
+        err.max })
     end)
   end
 
@@ -74,9 +78,12 @@ describe("rules", function()
   end)
 
   it("raise on a name that is none, and on what is no table", function()
-    assert.error_matches(function() core.rules { failures = 1, failurs = 2 } end, 'there is no rule "failurs"')
-    assert.error_matches(function() core.rules { failures = 1, [7] = 2 } end, "no rule is named by number")
-    assert.error_matches(function() core.rules "failures" end, "rules must be a table, got the string")
+    assert.error_matches(function() core.rules { failures = 1, failurs = 2 } end,
+      'there is no rule "failurs"')
+    assert.error_matches(function() core.rules { failures = 1, [7] = 2 } end,
+      "no rule is named by number")
+    assert.error_matches(function() core.rules "failures" end,
+      "rules must be a table, got the string")
   end)
 
   it("ask no metamethod of the table they are given (B172)", function()
@@ -102,10 +109,12 @@ describe("a breaker", function()
     local probe, none, nothing, half_open = b:acquire(r, 1100)
     assert.is_nil(none)
     assert.is_nil(nothing)
-    assert.same({ "open", "half_open", "cooldown" }, { half_open.from, half_open.to, half_open.cause })
+    assert.same({ "open", "half_open", "cooldown" },
+      { half_open.from, half_open.to, half_open.cause })
     local reported, closed = b:report(r, 1100, probe, "success", 0)
     assert.equal("counted", reported)
-    assert.same({ "half_open", "closed", "probes", 1 }, { closed.from, closed.to, closed.cause, closed.measured })
+    assert.same({ "half_open", "closed", "probes", 1 }, { closed.from, closed.to, closed.cause,
+      closed.measured })
   end)
 
   it("says what a rate measured as a share, beside its limit", function()
@@ -115,7 +124,8 @@ describe("a breaker", function()
       local _
       _, moved = b:report(r, 0, b:acquire(r, 0), i % 2 == 0 and "failure" or "success", 0)
     end
-    assert.same({ "failure_rate", 0.5, 0.5, 4 }, { moved.cause, moved.measured, moved.limit, moved.calls })
+    assert.same({ "failure_rate", 0.5, 0.5, 4 }, { moved.cause, moved.measured, moved.limit,
+      moved.calls })
   end)
 
   it("gives plain numbers while closed, and measures how long they were out", function()
@@ -166,7 +176,8 @@ describe("a breaker", function()
     open(b, r, 0)
     local probe = b:acquire(r, 1000)
     local other = core.breaker()
-    assert.error_matches(function() other:report(r, 1000, probe, "success") end, "another breaker's")
+    assert.error_matches(function() other:report(r, 1000, probe, "success") end,
+      "another breaker's")
     assert.equal(1, b:snapshot(r, 1000).probes_in_flight)
   end)
 
@@ -217,9 +228,12 @@ describe("a breaker", function()
   it("shows everything at once", function()
     local s = b:snapshot(r, 0)
     for _, field in ipairs {
-      "state", "mode", "mode_is_operators", "mode_left_ms", "level", "epoch", "state_age_ms", "retry_after_ms",
-      "window", "window_length", "calls", "success", "slow_success", "failure", "slow_failure", "failure_rate",
-      "slow_rate", "consecutive_failures", "probes_in_flight", "probes_succeeded", "probes_failed", "totals",
+      "state", "mode", "mode_is_operators", "mode_left_ms", "level", "epoch", "state_age_ms",
+        "retry_after_ms",
+      "window", "window_length", "calls", "success", "slow_success", "failure", "slow_failure",
+        "failure_rate",
+      "slow_rate", "consecutive_failures", "probes_in_flight", "probes_succeeded", "probes_failed",
+        "totals",
       "transitions", "duration_counts", "duration_bounds_ms", "duration_sum_ms",
     } do assert.is_not_nil(s[field], field) end
     assert.equal(#s.duration_counts, #s.duration_bounds_ms + 1)
@@ -249,7 +263,8 @@ describe("arguments", function()
   local function ignore() end
 
   for _, case in ipairs {
-    { "a string for the time (B197)", function() b:acquire(r, "4") end, "now_ms must be milliseconds, 0 or more, got the string" },
+    { "a string for the time (B197)", function() b:acquire(r, "4") end,
+      "now_ms must be milliseconds, 0 or more, got the string" },
     { "a negative time", function() b:acquire(r, -1) end, "now_ms must be" },
     { "no number for the time", function() b:acquire(r, NAN) end, "now_ms must be" },
     { "an endless time", function() b:acquire(r, INF) end, "now_ms must be" },
@@ -257,16 +272,23 @@ describe("arguments", function()
     { "no rules", function() b:acquire({}, 0) end, "rules must be made by neap.core.rules" },
     { "rules for a breaker", function() b.acquire(r, r, 0) end, "self must be a breaker" },
     { "a file for a breaker", function() b.acquire(io.stdout, r, 0) end, "self must be a breaker" },
-    { "a panel's capacity of 4.5 (B197)", function() core.panel(4.5) end, "capacity must be a whole number" },
-    { "a panel's capacity of \"4\" (B197)", function() core.panel "4" end, "capacity must be a whole number" },
+    { "a panel's capacity of 4.5 (B197)", function() core.panel(4.5) end,
+      "capacity must be a whole number" },
+    { "a panel's capacity of \"4\" (B197)", function() core.panel "4" end,
+      "capacity must be a whole number" },
     { "a panel of nothing", function() core.panel(0) end, "a whole number from 1 to" },
-    { "an outcome that is none", function() b:report(r, 0, 1, "fine") end, "outcome must be \"success\"" },
-    { "no permit", function() b:report(r, 0, nil, "success") end, "permit must be what acquire gave" },
+    { "an outcome that is none", function() b:report(r, 0, 1, "fine") end,
+      "outcome must be \"success\"" },
+    { "no permit", function() b:report(r, 0, nil, "success") end,
+      "permit must be what acquire gave" },
     { "a permit that is a text", function() b:report(r, 0, "1", "success") end, "permit must be" },
-    { "a duration that is a text", function() b:report(r, 0, 1, "success", "5") end, "duration_ms must be" },
+    { "a duration that is a text", function() b:report(r, 0, 1, "success", "5") end,
+      "duration_ms must be" },
     { "a mode that is none", function() b:set_mode(0, "off") end, "mode must be \"auto\"" },
-    { "an epoch of 1.5", function() b:decide(r, 0, 1.5, "open") end, "epoch must be a whole number" },
-    { "a level of 0", function() r:cooldown_ms(0) end, "level must be a whole number from 1 to 31" },
+    { "an epoch of 1.5", function() b:decide(r, 0, 1.5, "open") end,
+      "epoch must be a whole number" },
+    { "a level of 0", function() r:cooldown_ms(0) end,
+      "level must be a whole number from 1 to 31" },
   } do
     it(("that are wrong raise and change nothing: %s"):format(case[1]), function()
       local before = b:snapshot(r, 0)
@@ -278,12 +300,14 @@ describe("arguments", function()
   it("may be of any kind without harm (B172)", function()
     local function raises() error("asked") end
     local hostile = setmetatable({}, {
-      __index = raises, __len = raises, __eq = raises, __lt = raises, __call = raises, __tostring = raises,
+      __index = raises, __len = raises, __eq = raises, __lt = raises, __call = raises,
+        __tostring = raises,
       __gc = ignore, __close = raises, __name = 42,
     })
     local before = b:snapshot(r, 0)
     for _, method in ipairs {
-      "acquire", "report", "adopt", "decide", "reset", "trip", "set_mode", "state", "next_ms", "peek", "snapshot", "bind",
+      "acquire", "report", "adopt", "decide", "reset", "trip", "set_mode", "state", "next_ms",
+        "peek", "snapshot", "bind",
     } do
       assert.is_false(pcall(b[method], b, hostile, hostile, hostile, hostile))
       assert.is_false(pcall(b[method], hostile))
@@ -358,7 +382,8 @@ describe("after closing", function()
     for _, method in ipairs(METHODS) do
       assert.error_matches(function() panel[method](panel, "a") end, "the panel is closed")
     end
-    for _, method in ipairs { "acquire", "state", "next_ms", "peek", "snapshot", "adopt", "reset" } do
+    for _, method in ipairs { "acquire", "state", "next_ms", "peek", "snapshot", "adopt",
+      "reset" } do
       assert.error_matches(function() b[method](b, r, 0) end, "panel is closed")
     end
     assert.error_matches(acquire, "panel is closed")

@@ -7,22 +7,26 @@ describe("events", function()
     local g, now = fixture.guard({}, { on_event = function(e) seen[#seen + 1] = e end })
     fixture.open(g)
     assert.same({
-      policy = "p", key = "default", hash = "h1", from = "closed", to = "open", cause = "consecutive_failures", measured = 3,
+      policy = "p", key = "default", hash = "h1", from = "closed", to = "open",
+        cause = "consecutive_failures", measured = 3,
       limit = 3, calls = 3, epoch = 1, level = 1, open_ms = 1000, flapping = false, at_ms = 10000,
     }, seen[1])
     now:advance(1000)
     g:call(fixture.bad)
     assert.same({ "half_open", "cooldown", 11000 }, { seen[2].to, seen[2].cause, seen[2].at_ms })
-    assert.same({ "open", "probes", 2, 2000 }, { seen[3].to, seen[3].cause, seen[3].level, seen[3].open_ms })
+    assert.same({ "open", "probes", 2, 2000 }, { seen[3].to, seen[3].cause, seen[3].level,
+      seen[3].open_ms })
     g:reset(nil, "alice")
     assert.same({ "closed", "reset", "alice" }, { seen[4].to, seen[4].cause, seen[4].by })
     g:trip(nil, 700, "bob")
-    assert.same({ "open", "trip", "bob", 700 }, { seen[5].to, seen[5].cause, seen[5].by, seen[5].open_ms })
+    assert.same({ "open", "trip", "bob", 700 }, { seen[5].to, seen[5].cause, seen[5].by,
+      seen[5].open_ms })
   end)
 
   it("come from every way a breaker can move", function()
     local causes = {}
-    local g, now = fixture.guard({ numbers = { lease_ms = 100 } }, { on_event = function(e) causes[#causes + 1] = e.cause end })
+    local g, now = fixture.guard({ numbers = { lease_ms = 100 } }, { on_event = function(e)
+      causes[#causes + 1] = e.cause end })
     local permits = { g:acquire(), g:acquire(), g:acquire() }
     for _, permit in ipairs(permits) do g:report(permit, "failure") end
     now:advance(1000)
@@ -35,7 +39,8 @@ describe("events", function()
     assert.same({ "consecutive_failures", "cooldown", "probe_lost", "cooldown", "probes" }, causes)
   end)
 
-  it("are told after the fact: the guard a handler sees has moved, and can be used (B107)", function()
+  it("are told after the fact: the guard a handler sees has moved, and can be used (B107)",
+    function()
     local g, states = nil, {}
     g = fixture.guard({}, { on_event = function(e)
       states[#states + 1] = e.to .. "=" .. g:snapshot().state
@@ -81,7 +86,8 @@ describe("events", function()
   end)
 
   it("that a handler causes without end do not keep the caller for ever", function()
-    local g, told = nil, 0
+    local g
+    local told = 0
     g = fixture.guard({}, { on_event = function() told = told + 1 g:reset() end })
     g:trip()
     assert.is_true(told >= 50 and told <= 200)
@@ -90,11 +96,13 @@ describe("events", function()
     assert.is_true(told > before)
   end)
 
-  it("reach the others when one handler raises, yields or is slow of mind, and that is logged", function()
+  it("reach the others when one handler raises, yields or is slow of mind, and that is logged",
+    function()
     local g, _, lines = fixture.guard()
     local told = {}
     for _, wrong in ipairs {
-      function() error("wrong") end, coroutine.yield, function() error() end, function() error(setmetatable({}, { __tostring = error })) end,
+      function() error("wrong") end, coroutine.yield, function() error() end, function()
+        error(setmetatable({}, { __tostring = error })) end,
     } do
       g.events:on(wrong)
       g.events:on(function() told[#told + 1] = true end)
@@ -116,8 +124,7 @@ describe("events", function()
   end)
 
   it("do not reach a handler that was taken off, not even those that wait (B106)", function()
-    local g, told = nil, {}
-    g = fixture.guard()
+    local g, told = fixture.guard(), {}
     local function second(e) told[#told + 1] = e.cause end
     g.events:on(function(e)
       if e.cause == "trip" then
@@ -133,8 +140,7 @@ describe("events", function()
   end)
 
   it("reach one that was added by another from the next on", function()
-    local g, told = nil, {}
-    g = fixture.guard()
+    local g, told = fixture.guard(), {}
     g.events:on(function() g.events:on(function(e) told[#told + 1] = e.cause end) end)
     g:trip()
     g:reset()
@@ -142,7 +148,8 @@ describe("events", function()
   end)
 
   it("need a function to be told to", function()
-    assert.error_matches(function() event.queue(print):on(5) end, "handler must be a function, got number")
+    assert.error_matches(function() event.queue(print):on(5) end,
+      "handler must be a function, got number")
   end)
 
   it("of guards that are gone are told to nobody, and nothing is kept of them (B110)", function()
@@ -163,8 +170,9 @@ describe("events", function()
     assert.equal(100 + more, told)
   end)
 
-  it("of one breaker come in order, one at a time, through twenty thousand rounds (B106)", function()
-    local last, g, now = nil, nil, nil
+  it("of one breaker come in order, one at a time, through twenty thousand rounds (B106)",
+    function()
+    local last, g, now
     g, now = fixture.guard({}, { on_event = function(e)
       assert(not last or last.to == e.from)
       last = e

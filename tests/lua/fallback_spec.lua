@@ -1,3 +1,4 @@
+local clock = require "neap.clock"
 local fixture = require "tests.lua.fixture"
 
 local ok, bad, stage = fixture.ok, fixture.bad, fixture.stage
@@ -19,7 +20,8 @@ local function count(g, source, result)
 end
 
 describe("the chain", function()
-  it("answers a failure, a refusal and a timeout with its first stage that has something", function()
+  it("answers a failure, a refusal and a timeout with its first stage that has something",
+    function()
     local causes = {}
     local g, now = fixture.guard {
       numbers = { timeout_ms = 50, lease_ms = 500 },
@@ -42,7 +44,8 @@ describe("the chain", function()
   end)
 
   it("is not asked after a success, nor a neutral call", function()
-    local g = fixture.guard { classify = function(call) return call.error and "neutral" or "success" end, stages = { default "d" } }
+    local g = fixture.guard { classify = function(call)
+      return call.error and "neutral" or "success" end, stages = { default "d" } }
     assert.same({ "ok" }, { g:call(ok) })
     assert.same({ nil, "down" }, { g:call(bad) })
   end)
@@ -79,7 +82,8 @@ describe("the chain", function()
 
   it("answers for a function that raised", function()
     local seen
-    local g = fixture.guard { stages = { stage(function(call) seen = call.error return "calm" end) } }
+    local g = fixture.guard { stages = { stage(function(call)
+      seen = call.error return "calm" end) } }
     local err = {}
     assert.equal("calm", (g:call(error, err)))
     assert.equal(err, seen)
@@ -92,7 +96,8 @@ describe("the chain", function()
     assert.equal(1, count(g, "default", "declined"))
   end)
 
-  it("never touches the breaker: a fallback that always works lets it open all the same (B092)", function()
+  it("never touches the breaker: a fallback that always works lets it open all the same (B092)",
+    function()
     local g = fixture.guard { stages = { default "fine" } }
     for _ = 1, 3 do assert.equal("fine", (g:call(bad))) end
     assert.equal("open", g:snapshot().state)
@@ -122,7 +127,8 @@ describe("the chain", function()
     assert.equal(600, count(g, "default", "answered"))
   end)
 
-  it("is asked by a caller who found the only probe taken: it needs no slot of its own (B095)", function()
+  it("is asked by a caller who found the only probe taken: it needs no slot of its own (B095)",
+    function()
     local g, now = fixture.guard { stages = { default "fine" } }
     fixture.open(g)
     now:advance(1000)
@@ -132,7 +138,8 @@ describe("the chain", function()
   end)
 
   it("costs a dead dependency's timeout only until the breaker opens (B100)", function()
-    local g, now = fixture.guard { numbers = { timeout_ms = 30000, lease_ms = 60000, cooldown_ms = 70000000 }, stages = { default "fine" } }
+    local g, now = fixture.guard { numbers = { timeout_ms = 30000, lease_ms = 60000,
+      cooldown_ms = 70000000 }, stages = { default "fine" } }
     local began = now:now()
     for _ = 1, 100 do
       assert.equal("fine", (g:call(function() now:advance(30001) return nil, "late" end)))
@@ -148,7 +155,8 @@ describe("the chain", function()
     } }
     assert.equal("fine", (g:call(bad)))
     assert.equal("fine", (g:call(bad)))
-    assert.same({ 4, 2, 4 }, { count(g, "function", "failed"), count(g, "default", "answered"), g:stats().policy_errors })
+    assert.same({ 4, 2, 4 }, { count(g, "function", "failed"), count(g, "default", "answered"),
+      g:stats().policy_errors })
     assert.same({ "error p: fallback.function: took too long" }, lines)
     now:advance(60000)
     g:call(bad)
@@ -156,8 +164,8 @@ describe("the chain", function()
   end)
 
   it("passes over a stage that took longer than its timeout_ms", function()
-    local g, now = fixture.guard()
-    g = fixture.guard({ stages = {
+    local now = clock.manual(10000)
+    local g = fixture.guard({ stages = {
       stage(function() now:advance(21) return "late" end, { timeout_ms = 20 }),
       stage(function() now:advance(20) return "in time" end, { timeout_ms = 20 }),
     } }, { clock = now })
@@ -193,8 +201,10 @@ describe("last_good", function()
   it("does not take one call for another", function()
     local g = fixture.guard { stages = { last_good() }, numbers = { consecutive_failures = 1000 } }
     local calls = {
-      table.pack(), table.pack(nil), table.pack(""), table.pack("\0"), table.pack("1"), table.pack(1), table.pack(1, nil),
-      table.pack("1", nil), table.pack(true), table.pack(false), table.pack("a", "b"), table.pack("ab"), table.pack("ab", ""),
+      table.pack(), table.pack(nil), table.pack(""), table.pack("\0"), table.pack("1"),
+        table.pack(1), table.pack(1, nil),
+      table.pack("1", nil), table.pack(true), table.pack(false), table.pack("a", "b"),
+        table.pack("ab"), table.pack("ab", ""),
       table.pack("a", "b", nil), table.pack("nil"), table.pack(1.5), table.pack("s1:a"),
     }
     for i, args in ipairs(calls) do
@@ -217,7 +227,8 @@ describe("last_good", function()
   end)
 
   it("answers nothing older than max_age_ms", function()
-    local g, now = fixture.guard { stages = { last_good { max_age_ms = 1000 } }, numbers = { consecutive_failures = 100 } }
+    local g, now = fixture.guard { stages = { last_good { max_age_ms = 1000 } },
+      numbers = { consecutive_failures = 100 } }
     g:call(ok)
     now:advance(1000)
     assert.equal("ok", (g:call(bad)))
@@ -225,11 +236,14 @@ describe("last_good", function()
     assert.same({ nil, "down" }, { g:call(bad) })
   end)
 
-  it("keeps good answers only: no failure, no late one, nothing of the chain's own (B098)", function()
+  it("keeps good answers only: no failure, no late one, nothing of the chain's own (B098)",
+    function()
     local g, now = fixture.guard {
-      stages = { last_good(), default "degraded" }, numbers = { timeout_ms = 50, lease_ms = 500, consecutive_failures = 100 },
+      stages = { last_good(), default "degraded" }, numbers = { timeout_ms = 50, lease_ms = 500,
+        consecutive_failures = 100 },
     }
-    for _, f in ipairs { bad, function() now:advance(51) return "late" end, function() return false, "x" end } do
+    for _, f in ipairs { bad, function() now:advance(51) return "late" end, function()
+      return false, "x" end } do
       local value, _, info = g:call(f)
       assert.same({ "degraded", "default" }, { value, info.source })
     end
@@ -250,10 +264,11 @@ describe("last_good", function()
     assert.equal("closed", g:snapshot().state)
   end)
 
-  it("belongs to the guard: another generation of the policy goes on with it, within its own bounds", function()
+  it("belongs to the guard: another generation goes on with it, within its bounds", function()
     local g = fixture.guard { stages = { last_good() }, numbers = { consecutive_failures = 100 } }
     for i = 1, 10 do g:call(function() return i end, "k" .. i) end
-    g:adopt(fixture.policy { stages = { default(nil), last_good { max_entries = 3 } }, numbers = { consecutive_failures = 100 } })
+    g:adopt(fixture.policy { stages = { default(nil), last_good { max_entries = 3 } },
+      numbers = { consecutive_failures = 100 } })
     assert.equal(10, (g:call(bad, "k10")))
     assert.same({ nil, "down" }, { g:call(bad, "k7") })
     g:adopt(fixture.policy { stages = {} })
@@ -286,7 +301,8 @@ end)
 
 describe("fail", function()
   it("answers with an error of its kind", function()
-    local g = fixture.guard { stages = { { kind = "fail", status = 503, error_kind = "payments_down", retry_after_ms = 3000 } } }
+    local g = fixture.guard { stages = { { kind = "fail", status = 503,
+      error_kind = "payments_down", retry_after_ms = 3000 } } }
     local value, err, info = g:call(bad)
     assert.same({ nil, "payments_down", 503, 3000, "down", "fail" },
       { value, err.kind, err.status, err.retry_after_ms, err.cause, info.source })
@@ -316,8 +332,10 @@ describe("guard", function()
   end
   local to_b = { kind = "guard", guard = "b" }
 
-  it("calls what the other serves with, with the same arguments, behind the other's breaker", function()
-    local a, b = pair({ stages = { to_b } }, {}, { serve = function(...) return table.concat({ "replica", ... }, " ") end })
+  it("calls what the other serves with, with the same arguments, behind the other's breaker",
+    function()
+    local a, b = pair({ stages = { to_b } }, {}, { serve = function(...)
+      return table.concat({ "replica", ... }, " ") end })
     local value, err, info = a:call(bad, "x", "y")
     assert.same({ "replica x y", nil, { source = "guard", guard = "b" } }, { value, err, info })
     assert.same({ 0, 1 }, { totals(a).success, totals(b).success })
@@ -325,7 +343,8 @@ describe("guard", function()
 
   it("declines when that fails or is refused, and the next stage answers (B101)", function()
     local calls = 0
-    local a, b = pair({ stages = { to_b, default "last" } }, {}, { serve = function() calls = calls + 1 return bad() end })
+    local a, b = pair({ stages = { to_b, default "last" } }, {}, { serve = function()
+      calls = calls + 1 return bad() end })
     for _ = 1, 10 do assert.equal("last", (a:call(bad))) end
     assert.same({ 3, "open", 10 }, { calls, b:snapshot().state, count(a, "guard", "declined") })
     assert.equal(3, totals(a).failure)
@@ -364,7 +383,8 @@ describe("guard", function()
     end
     assert.same({ nil, "down" }, { guards.g1:call(bad) })
     assert.equal(4, asked)
-    local a, b, _, two = pair({ stages = { to_b } }, { stages = { { kind = "guard", guard = "a" } } })
+    local a, b, _, two = pair({ stages = { to_b } },
+      { stages = { { kind = "guard", guard = "a" } } })
     assert.same({ nil, "down" }, { a:call(bad) })
     assert.same({ 1, 1 }, { count(a, "guard", "declined"), count(b, "guard", "declined") })
     two.a:adopt(fixture.policy { name = "a", stages = { { kind = "guard", guard = "a" } } })
@@ -372,7 +392,8 @@ describe("guard", function()
   end)
 
   it("that there is not, is a fault", function()
-    local g, _, lines = fixture.guard({ stages = { { kind = "guard", guard = "nobody" } } }, { guards = {} })
+    local g, _, lines = fixture.guard({ stages = { { kind = "guard", guard = "nobody" } } },
+      { guards = {} })
     g:call(bad)
     assert.matches("there is no guard nobody", lines[1])
   end)
@@ -389,7 +410,8 @@ describe("guard", function()
     local host = { name = "test", run = function(ms) given = ms return false end }
     local guards = {}
     guards.b = fixture.guard({ name = "b" }, { serve = ok, guards = guards })
-    local g = fixture.guard({ stages = { { kind = "guard", guard = "b", timeout_ms = 30 } } }, { host = host, guards = guards })
+    local g = fixture.guard({ stages = { { kind = "guard", guard = "b", timeout_ms = 30 } } },
+      { host = host, guards = guards })
     assert.same({ nil, "down" }, { g:call(bad) })
     assert.same({ 30, 1 }, { given, count(g, "guard", "timeout") })
   end)

@@ -65,10 +65,12 @@ describe("a store of answers", function()
     assert.same({ 2, 9, 10 }, { s.count, (s:get(9, 0, 1)), (s:get(10, 0, 1)) })
   end)
 
-  it("counts a table with everything in it, once, also in circles, and asks no metamethod (B172)", function()
+  it("counts a table with everything in it, once, also in circles, and asks no metamethod (B172)",
+    function()
     local function raises() error("asked") end
     local part = { ("x"):rep(1000) }
-    local value = setmetatable({ part, part, [part] = 1 }, { __index = raises, __len = raises, __pairs = raises })
+    local value = setmetatable({ part, part, [part] = 1 }, { __index = raises, __len = raises,
+      __pairs = raises })
     value[4] = value
     local size = store.size(value)
     assert.is_true(size > 1000 and size < 2000)
@@ -87,14 +89,16 @@ describe("a store of answers", function()
         if s:put(key, value, step) then model[key] = { value, step } end
       else
         local value, age = s:get(key, step, 500)
-        if age then assert.same({ model[key][1], step - model[key][2] }, { value, age }, "seed " .. seed) end
+        if age then assert.same({ model[key][1], step - model[key][2] }, { value, age },
+          "seed " .. seed) end
       end
       local count, bytes, entry = 0, 0, s.head.older
       while entry ~= s.head do
         assert(entry.newer.older == entry and s.entries[entry.key] == entry)
         count, bytes, entry = count + 1, bytes + entry.bytes, entry.older
       end
-      assert(count == s.count and bytes == s.bytes and count <= 20 and bytes <= 2000, "seed " .. seed)
+      assert(count == s.count and bytes == s.bytes and count <= 20 and bytes <= 2000,
+        "seed " .. seed)
     end
   end)
 end)

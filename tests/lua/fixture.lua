@@ -7,7 +7,8 @@ local fixture = {}
 
 --- Three failures in a row open it for a second; one good probe closes it.
 fixture.numbers = {
-  consecutive_failures = 3, cooldown_ms = 1000, jitter = 0, probes = 1, successes = 1, lease_ms = 500,
+  consecutive_failures = 3, cooldown_ms = 1000, jitter = 0, probes = 1, successes = 1,
+    lease_ms = 500,
 }
 
 --- Rules with some numbers changed.
@@ -36,7 +37,8 @@ end
 function fixture.guard(fields, options)
   local lines = {}
   local now = clock.manual(10000)
-  local all = { clock = now, log = function(level, text) lines[#lines + 1] = level .. " " .. text end }
+  local all = { clock = now, log = function(level, text)
+    lines[#lines + 1] = level .. " " .. text end }
   for k, v in pairs(options or {}) do all[k] = v end
   return guard.new(fixture.policy(fields), all), now, lines
 end
@@ -68,9 +70,9 @@ end
 
 --- The bytes that n rounds of f leave behind, if nothing is collected.
 function fixture.allocated(n, f)
-  for _ = 1, 10 do f() end
   collectgarbage()
   collectgarbage("stop")
+  for _ = 1, 10 do f() end -- what a collection takes from Lua's own stack is back
   local before = collectgarbage("count")
   for _ = 1, n do f() end
   local after = collectgarbage("count")

@@ -66,9 +66,12 @@ describe("modes", function()
     local g, now, lines = fixture.guard { numbers = { mode = "shadow" } }
     assert.equal("shadow", g:snapshot().mode)
     assert.is_nil(g:operator())
-    assert.is_true(g:mode(nil, "forced_open", { for_ms = 5000, by = "alice", reason = "migration" }))
-    assert.same({ "forced_open", true, 5000 }, { g:snapshot().mode, g:snapshot().mode_is_operators, g:snapshot().mode_left_ms })
-    assert.same({ mode = "forced_open", by = "alice", reason = "migration", at_ms = 10000, until_ms = 15000 }, g:operator())
+    assert.is_true(g:mode(nil, "forced_open",
+      { for_ms = 5000, by = "alice", reason = "migration" }))
+    assert.same({ "forced_open", true, 5000 }, { g:snapshot().mode, g:snapshot().mode_is_operators,
+      g:snapshot().mode_left_ms })
+    assert.same({ mode = "forced_open", by = "alice", reason = "migration", at_ms = 10000,
+      until_ms = 15000 }, g:operator())
     assert.equal("info p/default: mode forced_open by alice: migration", lines[1])
     assert.equal("forced_open", select(2, g:call(ok)).kind)
     now:advance(5000)
@@ -87,7 +90,8 @@ describe("modes", function()
     assert.same({ "forced_open", nil }, { g:snapshot().mode, g:operator() })
   end)
 
-  it("forced_closed and shadow let calls in that would be refused; they count, and change nothing", function()
+  it("forced_closed and shadow let calls in that would be refused; they count, and change nothing",
+    function()
     for _, mode in ipairs { "forced_closed", "shadow" } do
       local g = fixture.guard()
       fixture.open(g)
@@ -126,7 +130,8 @@ end)
 
 describe("a snapshot", function()
   it("says whose it is and what share of the calls said nothing", function()
-    local g = fixture.guard { classify = function(call) return call.result == 1 and "neutral" or "success" end }
+    local g = fixture.guard { classify = function(call)
+      return call.result == 1 and "neutral" or "success" end }
     for i = 1, 4 do g:call(function() return i end) end
     local s = g:snapshot()
     assert.same({ "p", "default", "h1", 0.25 }, { s.policy, s.key, s.hash, s.neutral_share })
@@ -149,7 +154,8 @@ describe("stats", function()
     g:adopt_failed("p.lua:3: no")
     local s = g:stats()
     assert.same({ ok = 1, failed = 1 }, s.reloads)
-    assert.same({ 0, 0, 1, "h2", "p.lua:3: no" }, { s.policy_errors, s.overflow, s.breakers, s.hash, s.last_error })
+    assert.same({ 0, 0, 1, "h2", "p.lua:3: no" }, { s.policy_errors, s.overflow, s.breakers, s.hash,
+      s.last_error })
     g:adopt(fixture.policy())
     assert.is_nil(g:stats().last_error)
   end)
@@ -170,7 +176,8 @@ describe("adopting another generation", function()
     local before = g:snapshot()
     g:adopt(fixture.policy { hash = "h2", numbers = { consecutive_failures = 50 } })
     local after = g:snapshot()
-    assert.same({ "open", 600, 3, "h2" }, { after.state, after.retry_after_ms, after.totals.failure, after.hash })
+    assert.same({ "open", 600, 3, "h2" }, { after.state, after.retry_after_ms, after.totals.failure,
+      after.hash })
     assert.equal(before.epoch, after.epoch)
     now:advance(600)
     local probe = g:acquire()
@@ -205,7 +212,8 @@ describe("adopting another generation", function()
 
   it("is refused for another policy, or for what is none; the old one goes on", function()
     local g = fixture.guard()
-    for _, wrong in ipairs { fixture.policy { name = "q" }, {}, "p", 5, { name = "p", rules = {}, stages = {} } } do
+    for _, wrong in ipairs { fixture.policy { name = "q" }, {}, "p", 5,
+      { name = "p", rules = {}, stages = {} } } do
       assert.is_false(pcall(g.adopt, g, wrong))
       assert.equal("h1", g.policy.hash)
       assert.equal("ok", g:call(ok))

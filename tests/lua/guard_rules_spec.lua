@@ -61,16 +61,19 @@ describe("a trip function", function()
 
   it("lets the dependency's wish to be left alone count", function()
     local g = fixture.guard {
-      trip = function() return true end, numbers = { consecutive_failures = 0, trip_by_function = true },
+      trip = function() return true end, numbers = { consecutive_failures = 0,
+        trip_by_function = true },
       classify = function() return "failure", nil, 8000 end,
     }
     g:call(ok)
     assert.equal(8000, g:snapshot().retry_after_ms)
   end)
 
-  it("that raises, yields or answers nonsense leaves it to the numbers, is counted and logged", function()
+  it("that raises, yields or answers nonsense leaves it to the numbers, is counted and logged",
+    function()
     for _, wrong in ipairs {
-      function() error("wrong") end, function() coroutine.yield() end, function() return false, "took too long" end,
+      function() error("wrong") end, function() coroutine.yield() end, function()
+        return false, "took too long" end,
       function() return true, "but broke" end,
     } do
       local g, _, lines = guard(wrong, { consecutive_failures = 3 })
@@ -88,7 +91,8 @@ describe("a trip function", function()
   it("of the newest policy is asked", function()
     local g = guard(function() return false end)
     g:call(bad)
-    g:adopt(fixture.policy { trip = function() return true end, numbers = { consecutive_failures = 0, trip_by_function = true } })
+    g:adopt(fixture.policy { trip = function() return true end,
+      numbers = { consecutive_failures = 0, trip_by_function = true } })
     g:call(bad)
     assert.equal("open", g:snapshot().state)
   end)
@@ -97,7 +101,8 @@ end)
 describe("a half-open function", function()
   local function guard(decide)
     local g, now, lines = fixture.guard {
-      decide = decide, numbers = { decide_by_function = true, probes = 3, successes = 2, lease_ms = 500 },
+      decide = decide, numbers = { decide_by_function = true, probes = 3, successes = 2,
+        lease_ms = 500 },
     }
     fixture.open(g)
     now:advance(1000)
@@ -111,7 +116,8 @@ describe("a half-open function", function()
     { "open",      { ok },           "open",      "so too" },
     { nil,         { ok, ok },       "half_open", "it has not decided" },
   } do
-    it(("that says %s after %d probes makes it %s: %s"):format(tostring(case[1]), #case[2], case[3], case[4]), function()
+    it(("that says %s after %d probes makes it %s: %s"):format(tostring(case[1]), #case[2], case[3],
+      case[4]), function()
       local g = guard(function() return case[1] end)
       for _, f in ipairs(case[2]) do g:call(f) end
       assert.equal(case[3], g:snapshot().state)
@@ -120,7 +126,8 @@ describe("a half-open function", function()
 
   it("sees the round as it stands", function()
     local rounds = {}
-    local g = guard(function(round) rounds[#rounds + 1] = { round.succeeded, round.failed, round.in_flight } end)
+    local g = guard(function(round) rounds[#rounds + 1] = { round.succeeded, round.failed,
+      round.in_flight } end)
     g:call(ok)
     g:call(bad)
     g:report(g:acquire(), "neutral")
@@ -136,7 +143,8 @@ describe("a half-open function", function()
 
   it("that raises, yields or breaks makes the round fail, is counted and logged", function()
     for _, wrong in ipairs {
-      function() error("wrong") end, function() coroutine.yield() end, function() return nil, "took too long" end,
+      function() error("wrong") end, function() coroutine.yield() end, function()
+        return nil, "took too long" end,
     } do
       local g, _, lines = guard(wrong)
       coroutine.wrap(function() g:call(ok) end)()

@@ -26,11 +26,14 @@ describe("call", function()
         local g = fixture.guard(fields)
         local args = {}
         for i = 1, n do args[i] = i end
-        local count, last = g:call(function(...) return select("#", ...), (select(n > 0 and n or 1, ...)) end,
+        local count, last = g:call(function(...) return select("#", ...),
+          (select(n > 0 and n or 1, ...)) end,
           table.unpack(args, 1, n))
         assert.same({ n, n > 0 and n or nil }, { count, last })
-        assert.same({ nil, "x" }, { g:call(function() return nil, "x" end, table.unpack(args, 1, n)) })
-        assert.error_matches(function() g:call(error, "raised", table.unpack(args, 2, n)) end, "raised")
+        assert.same({ nil, "x" },
+          { g:call(function() return nil, "x" end, table.unpack(args, 1, n)) })
+        assert.error_matches(function() g:call(error, "raised", table.unpack(args, 2, n)) end,
+          "raised")
         assert.same({ 1, 2 }, { totals(g).success, totals(g).failure })
       end
     end)
@@ -46,7 +49,8 @@ describe("call", function()
     { { n = 2, false, "why" },   "failure", "so is false and a reason" },
     { { n = 2, nil, false },     "failure", "false is a reason" },
   } do
-    it(("counts (%s, %s) as %s: %s"):format(tostring(case[1][1]), tostring(case[1][2]), case[2], case[3]), function()
+    it(("counts (%s, %s) as %s: %s"):format(tostring(case[1][1]), tostring(case[1][2]), case[2],
+      case[3]), function()
       local g = fixture.guard()
       local got = table.pack(g:call(function() return table.unpack(case[1], 1, case[1].n) end))
       assert.same({ case[1][1], case[1][2] }, { got[1], got[2] })
@@ -56,8 +60,10 @@ describe("call", function()
 
   it("raises what was raised, the same object, after counting it (B199)", function()
     local thrown = {
-      42, true, "text", "a\0b", ("x"):rep(1000000), {}, function() end, coroutine.create(function() end),
-      setmetatable({}, { __tostring = function() error("bad tostring") end, __name = 42 }), io.stdout,
+      42, true, "text", "a\0b", ("x"):rep(1000000), {}, function() end, coroutine.create(function()
+        end),
+      setmetatable({}, { __tostring = function() error("bad tostring") end, __name = 42 }),
+        io.stdout,
     }
     local g, _, lines = fixture.guard { classify = nil, numbers = { consecutive_failures = 100 } }
     for i, object in ipairs(thrown) do
@@ -84,14 +90,16 @@ describe("call", function()
 
   it("opens, refuses without calling, probes and closes", function()
     local events = {}
-    local g, now = fixture.guard({}, { on_event = function(e) events[#events + 1] = e.from .. ">" .. e.to end })
+    local g, now = fixture.guard({}, { on_event = function(e)
+      events[#events + 1] = e.from .. ">" .. e.to end })
     for _ = 1, 3 do g:call(bad) end
     local called = false
     local value, err, info = g:call(function() called = true end)
     assert.is_false(called)
     assert.is_nil(value)
     assert.is_nil(info)
-    assert.same({ "open", "p", "default", 1000 }, { err.kind, err.policy, err.key, err.retry_after_ms })
+    assert.same({ "open", "p", "default", 1000 }, { err.kind, err.policy, err.key,
+      err.retry_after_ms })
     assert.equal("p/default: the breaker is open; ask again in 1000 ms", tostring(err))
     now:advance(1000)
     assert.equal("half_open", g:snapshot().state)
@@ -143,11 +151,15 @@ describe("call", function()
     { "a dot for a colon", function(g) g.call(ok) end, "with a colon" },
     { "another guard's method", function(g) g.call(fixture.guard(), ok) end, "with a colon" },
     { "a key that is a number", function(g) g:acquire(5) end, "key must be a string" },
-    { "a report of nothing", function(g) g:report(g:acquire()) end, "what the call came to must be" },
-    { "a report of a number", function(g) g:report(g:acquire(), 5) end, "what the call came to must be" },
+    { "a report of nothing", function(g) g:report(g:acquire()) end,
+      "what the call came to must be" },
+    { "a report of a number", function(g) g:report(g:acquire(), 5) end,
+      "what the call came to must be" },
     { "an outcome that is none", function(g) g:report(g:acquire(), "fine") end, "outcome must be" },
-    { "a permit that is none", function(g) g:report("x", {}) end, "permit must be what acquire gave" },
-    { "no permit", function(g) g:report(nil, { status = 200 }) end, "permit must be what acquire gave" },
+    { "a permit that is none", function(g) g:report("x", {}) end,
+      "permit must be what acquire gave" },
+    { "no permit", function(g) g:report(nil, { status = 200 }) end,
+      "permit must be what acquire gave" },
     { "a file for a permit", function(g) g:report(io.stdout, { status = 200 }) end, "neap.permit" },
   } do
     it(("raises on %s, with nothing taken or counted"):format(case[1]), function()
@@ -173,7 +185,8 @@ end)
 
 describe("time", function()
   it("is measured, and a slow call told from a fast one", function()
-    local g, now = fixture.guard { numbers = { slow_call_ms = 100, slow_rate = 1, minimum_calls = 100 } }
+    local g, now = fixture.guard { numbers = { slow_call_ms = 100, slow_rate = 1,
+      minimum_calls = 100 } }
     g:call(function() now:advance(100) end)
     g:call(function() now:advance(101) end)
     g:call(function() now:advance(101) return nil, "x" end)
@@ -267,10 +280,13 @@ describe("classify", function()
   local seen
   local function spy(call)
     seen = {
-      key = call.key, result = call.result, error = call.error, raised = call.raised, ended_by = call.ended_by,
-      duration_ms = call.duration_ms, args = { table.unpack(call.args, 1, call.args.n) }, n = call.args.n,
+      key = call.key, result = call.result, error = call.error, raised = call.raised,
+        ended_by = call.ended_by,
+      duration_ms = call.duration_ms, args = { table.unpack(call.args, 1, call.args.n) },
+        n = call.args.n,
     }
-    return call.result == "odd" and "neutral" or not call.raised and not call.error and "success" or "failure"
+    return call.result == "odd" and "neutral" or not call.raised and not call.error and "success"
+      or "failure"
   end
 
   it("sees everything about a call", function()
@@ -279,13 +295,15 @@ describe("classify", function()
     assert.same({ key = "default", result = "value", ended_by = "answer", duration_ms = 7,
       args = { "a", nil, 3 }, n = 3 }, seen)
     g:call(bad, "b")
-    assert.same({ key = "default", error = "down", ended_by = "answer", duration_ms = 0, args = { "b" }, n = 1 }, seen)
+    assert.same({ key = "default", error = "down", ended_by = "answer", duration_ms = 0,
+      args = { "b" }, n = 1 }, seen)
     local err = {}
     pcall(g.call, g, error, err)
     assert.is_true(seen.raised)
     assert.equal(err, seen.error)
     g:call(ok)
-    assert.same({ key = "default", result = "ok", ended_by = "answer", duration_ms = 0, args = {}, n = 0 }, seen)
+    assert.same({ key = "default", result = "ok", ended_by = "answer", duration_ms = 0, args = {},
+      n = 0 }, seen)
   end)
 
   it("decides: what it calls neutral counts nowhere", function()
@@ -298,7 +316,8 @@ describe("classify", function()
 
   it("can ask for time before the breaker closes again", function()
     local g = fixture.guard {
-      numbers = { consecutive_failures = 1 }, classify = function() return "failure", "busy", 7000 end,
+      numbers = { consecutive_failures = 1 }, classify = function() return "failure", "busy",
+        7000 end,
     }
     g:call(ok)
     assert.equal(7000, g:snapshot().retry_after_ms)
@@ -324,9 +343,10 @@ describe("classify", function()
     assert.is_false(getmetatable(kept))
   end)
 
-  it("that raises, yields or answers nonsense is replaced for this call, counted and logged once a minute", function()
+  it("that raises, yields or talks nonsense is replaced for this call, and logged", function()
     local does
-    local g, now, lines = fixture.guard { classify = function() return does() end, numbers = { consecutive_failures = 100 } }
+    local g, now, lines = fixture.guard { classify = function() return does() end,
+      numbers = { consecutive_failures = 100 } }
     local function faults() return g:stats().policy_errors end
     for i, wrong in ipairs {
       function() error("wrong") end, function() error() end, function() error({}) end,
@@ -346,7 +366,8 @@ describe("classify", function()
   end)
 
   it("reports a fault itself: it is counted, its verdict stands", function()
-    local g, _, lines = fixture.guard { classify = function() return "success", nil, nil, "took too long" end }
+    local g, _, lines = fixture.guard { classify = function() return "success", nil, nil,
+      "took too long" end }
     assert.equal("ok", g:call(ok))
     assert.same({ nil, "down" }, { g:call(bad) })
     assert.same({ 2, 2, 1 }, { totals(g).success, g:stats().policy_errors, #lines })
@@ -356,19 +377,23 @@ end)
 describe("a guard", function()
   it("is made of a policy and options that are known", function()
     for _, case in ipairs {
-      { function() guard.new() end, "policy must be a file's path, or what neap.policy.load gave, got nil" },
+      { function() guard.new() end,
+        "policy must be a file's path, or what neap.policy.load gave, got nil" },
       { function() guard.new({}) end, "policy must be" },
       { function() guard.new(fixture.policy(), 5) end, "options must be a table" },
       { function() guard.new(fixture.policy(), { pannel = 1 }) end, "there is no option pannel" },
-      { function() guard.new(fixture.policy(), { max_keys = 1.5 }) end, "max_keys must be a whole number" },
-      { function() guard.new(fixture.policy(), { max_keys = "5" }) end, "max_keys must be a number" },
-      { function() guard.new(fixture.policy(), { on_event = 5 }) end, "on_event must be a function" },
+      { function() guard.new(fixture.policy(), { max_keys = 1.5 }) end,
+        "max_keys must be a whole number" },
+      { function() guard.new(fixture.policy(), { max_keys = "5" }) end,
+        "max_keys must be a number" },
+      { function() guard.new(fixture.policy(), { on_event = 5 }) end,
+        "on_event must be a function" },
       { function() guard.new(fixture.policy(), { clock = "fast" }) end, "clock must be" },
       { function() guard.new(fixture.policy(), { panel = io.stdout }) end, "panel" },
     } do assert.error_matches(case[1], case[2], 1, true) end
   end)
 
-  it("has a breaker in the panel it is given, by policy and key; a full panel is an error that names it", function()
+  it("has a breaker in the panel it is given; a full one is an error that names it", function()
     local panel = core.panel(1)
     fixture.guard({}, { panel = panel })
     assert.equal("p/default", panel:rows()[1]:name())

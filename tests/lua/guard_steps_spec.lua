@@ -5,7 +5,8 @@ local function totals(g, key) return g:snapshot(key).totals end
 
 local function by_status(call)
   if call.status == 404 then return "neutral", "no such thing" end
-  if call.status and call.status >= 500 then return call.ended_by == "timeout" and "timeout" or "failure", "server error", call.retry end
+  if call.status and call.status >= 500 then return call.ended_by == "timeout" and "timeout"
+    or "failure", "server error", call.retry end
   return "success"
 end
 
@@ -24,7 +25,8 @@ describe("acquire", function()
     now:advance(400)
     local permit, err = g:acquire()
     assert.is_nil(permit)
-    assert.same({ "open", 600, "p", "default" }, { err.kind, err.retry_after_ms, err.policy, err.key })
+    assert.same({ "open", 600, "p", "default" }, { err.kind, err.retry_after_ms, err.policy,
+      err.key })
     g:mode(nil, "forced_open")
     err = select(2, g:acquire())
     assert.same({ "forced_open", nil }, { err.kind, err.retry_after_ms })
@@ -57,7 +59,8 @@ describe("acquire", function()
     local eu, us = g:acquire("eu"), g:acquire("us")
     g:report(us, "failure")
     g:report(eu, { result = 1 })
-    assert.same({ 1, 0, 0, 1 }, { totals(g, "eu").success, totals(g, "eu").failure, totals(g, "us").success, totals(g, "us").failure })
+    assert.same({ 1, 0, 0, 1 }, { totals(g, "eu").success, totals(g, "eu").failure,
+      totals(g, "us").success, totals(g, "us").failure })
     assert.equal("used", select(2, g:report(eu, "success")))
     assert.equal(0, totals(g).success)
   end)
@@ -86,9 +89,12 @@ describe("report", function()
   it("classifies what the call came to, and answers the outcome and the reason", function()
     local g = fixture.guard { classify = by_status }
     assert.same({ "success", "counted" }, { g:report(g:acquire(), { status = 200 }) })
-    assert.same({ "neutral", "counted", "no such thing" }, { g:report(g:acquire(), { status = 404 }) })
-    assert.same({ "failure", "counted", "server error" }, { g:report(g:acquire(), { status = 503 }) })
-    assert.same({ "timeout", "counted", "server error" }, { g:report(g:acquire(), { status = 504, ended_by = "timeout" }) })
+    assert.same({ "neutral", "counted", "no such thing" },
+      { g:report(g:acquire(), { status = 404 }) })
+    assert.same({ "failure", "counted", "server error" },
+      { g:report(g:acquire(), { status = 503 }) })
+    assert.same({ "timeout", "counted", "server error" },
+      { g:report(g:acquire(), { status = 504, ended_by = "timeout" }) })
     local t = totals(g)
     assert.same({ 1, 1, 2, 1 }, { t.success, t.neutral, t.failure, t.timeout })
   end)
@@ -131,7 +137,8 @@ describe("report", function()
   it("leaves the table it is given as it was, whatever kind of table that is (B172)", function()
     local function raises() error("asked") end
     local g = fixture.guard { classify = by_status }
-    local given = setmetatable({ status = 200 }, { __index = raises, __newindex = raises, __pairs = raises })
+    local given = setmetatable({ status = 200 }, { __index = raises, __newindex = raises,
+      __pairs = raises })
     assert.same({ "success", "counted" }, { g:report(g:acquire(), given) })
     assert.equal("status", (next(given)))
     assert.is_nil((next(given, "status")))
@@ -147,14 +154,16 @@ describe("a permit", function()
   end
 
   it("is classified by the policy that gave it, a plain number or not", function()
-    local g, now = fixture.guard { classify = function(call) call.seen[#call.seen + 1] = "first" return "success" end }
+    local g, now = fixture.guard { classify = function(call)
+      call.seen[#call.seen + 1] = "first" return "success" end }
     local seen = {}
     local plain, held = g:acquire(), g:acquire("k")
     g:adopt(generation "second")
     local later = g:acquire()
     g:adopt(generation "third")
     now:advance(1)
-    for _, permit in ipairs { plain, held, later, g:acquire() } do g:report(permit, { seen = seen }) end
+    for _, permit in ipairs { plain, held, later, g:acquire() } do g:report(permit,
+      { seen = seen }) end
     assert.same({ "first", "first", "second", "third" }, seen)
   end)
 

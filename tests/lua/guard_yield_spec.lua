@@ -33,7 +33,8 @@ describe("a function that yields", function()
   end)
 
   it("may do so under pcall and xpcall; its error is caught by the same one (B166)", function()
-    for _, protect in ipairs { pcall, function(f, ...) return xpcall(f, function(e) return e end, ...) end } do
+    for _, protect in ipairs { pcall, function(f, ...)
+      return xpcall(f, function(e) return e end, ...) end } do
       local err = {}
       local co = coroutine.create(function()
         return protect(g.call, g, function()
@@ -98,7 +99,8 @@ describe("a function that yields", function()
     local seen = {}
     local function generation(name, numbers)
       return fixture.policy {
-        hash = name, numbers = numbers, classify = function() seen[#seen + 1] = name return "failure" end,
+        hash = name, numbers = numbers, classify = function()
+          seen[#seen + 1] = name return "failure" end,
       }
     end
     g = fixture.guard { classify = function() seen[#seen + 1] = "first" return "failure" end }
@@ -168,7 +170,8 @@ describe("a probe", function()
   end)
 
   it("that raises re-opens it", function()
-    local co = coroutine.create(function() return g:call(function() coroutine.yield() error("no") end) end)
+    local co = coroutine.create(function()
+      return g:call(function() coroutine.yield() error("no") end) end)
     coroutine.resume(co)
     assert.is_false(coroutine.resume(co))
     assert.equal("open", g:snapshot().state)
@@ -206,10 +209,15 @@ describe("code that is called on the way and can't wait", function()
   end)
 
   for _, case in ipairs {
-    { "an iterator", function() for _ in function() coroutine.yield() end do break end return 1 end, true },
-    { "__index", function() return setmetatable({}, { __index = function() return coroutine.yield() or 1 end }).x end, true },
-    { "a comparator of sort", function() table.sort({ 3, 2, 1 }, function() coroutine.yield() end) end, false },
-    { "a callback of gsub", function() ("abc"):gsub(".", function() coroutine.yield() end) end, false },
+    { "an iterator", function() for _ in function()
+      coroutine.yield() end do error "no" end return 1 end, true },
+    { "__index", function()
+      return setmetatable({}, { __index = function() return coroutine.yield() or 1 end }).x end,
+        true },
+    { "a comparator of sort", function() table.sort({ 3, 2, 1 }, function()
+      coroutine.yield() end) end, false },
+    { "a callback of gsub", function() ("abc"):gsub(".", function() coroutine.yield() end) end,
+      false },
   } do
     it(("of the function's own, as %s, works as without a guard (B167)"):format(case[1]), function()
       local g, now = fixture.guard()
