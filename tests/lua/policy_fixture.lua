@@ -42,4 +42,11 @@ function fixture.write(path, text)
   file:close()
 end
 
+--- Whether everything is many times as slow as usual: a sanitizer, or an aggressive collector.
+function fixture.is_slow()
+  local pause = collectgarbage("setpause", 200)
+  collectgarbage("setpause", pause)
+  return pause == 0 or os.getenv("NEAP_SANITIZER") ~= nil
+end
+
 return fixture
