@@ -157,6 +157,7 @@ static neap_verdict refuse(neap_refusal *refusal, neap_verdict verdict, const ch
 neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_length,
                                 neap_ticket *ticket, neap_refusal *refusal) {
   neap_engine *e = g->engine;
+  engine_assert_owner(e);
   if (e->is_closing) return refuse(refusal, NEAP_REFUSE_CLOSED, "closed", 0);
   engine_line *l = line_of(g, key, key_length, true);
   if (!l) return let_through(ticket);

@@ -76,11 +76,20 @@ struct neap_engine {
   bool is_success[200];
   engine_scope scope; /* what the call table stands for, during a call into Lua */
 
+  uint64_t faults, fault_ms; /* how many calls into Lua failed; when that was logged */
+
   bool is_closing;
   uv_timer_t closer; /* waits until all handles of Lua's are closed */
   void (*closed)(void *data);
   void *closed_data;
 };
+
+/* One thread, always the same. */
+static inline void engine_assert_owner(const neap_engine *e) {
+  uv_thread_t self = uv_thread_self();
+  assert(uv_thread_equal(&e->owner, &self));
+  (void)e, (void)self;
+}
 
 /* The engine that a state belongs to. */
 static inline neap_engine *engine_of(lua_State *L) { return *(neap_engine **)lua_getextraspace(L); }

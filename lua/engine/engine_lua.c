@@ -11,7 +11,8 @@
 
 #include "embedded.h"
 
-#define STACK_ROOM 32 /* for one entry from C, whoever is below it */
+#define STACK_ROOM     32 /* for one entry from C, whoever is below it */
+#define FAULT_EVERY_MS 1000
 
 int luaopen_neap_core(lua_State *L);
 
@@ -50,19 +51,29 @@ void engine_push_function(lua_State *L, const char *name) {
   lua_remove(L, -2);
 }
 
+/* A fault of the engine's own, or memory that has run out: maybe at each call, but not in the log. */
+static void log_fault(neap_engine *e, const char *what, const char *message) {
+  uint64_t now_ms = uv_hrtime() / 1000000;
+  e->faults++;
+  if (e->fault_ms && now_ms - e->fault_ms < FAULT_EVERY_MS) return;
+  engine_log(e, NEAP_LOG_ERROR, "%s: %s (fault %llu of the engine)", what, message,
+             (unsigned long long)e->faults);
+  e->fault_ms = now_ms;
+}
+
 bool engine_run(neap_engine *e, lua_CFunction f, void *argument, const char *what) {
   lua_State *L = e->L;
   int top = lua_gettop(L);
-  assert(uv_thread_equal(&e->owner, &(uv_thread_t){uv_thread_self()}));
+  engine_assert_owner(e);
   if (!lua_checkstack(L, STACK_ROOM)) {
-    engine_log(e, NEAP_LOG_ERROR, "%s: no memory for the Lua stack", what);
+    log_fault(e, what, "no memory for the Lua stack");
     return false;
   }
   lua_pushcfunction(L, f);
   lua_pushlightuserdata(L, argument);
   bool ok = neap_engine_pcall(e, 1, 0);
   if (!ok) {
-    engine_log(e, NEAP_LOG_ERROR, "%s: %s", what, lua_tostring(L, -1));
+    log_fault(e, what, lua_tostring(L, -1));
     lua_pop(L, 1);
   }
   assert(lua_gettop(L) == top);
@@ -194,7 +205,7 @@ static int l_release(lua_State *L) {
     if (handle && uv_is_closing(handle)) continue;
     lua_getfield(L, luv, handle ? "close" : "cancel");
     lua_insert(L, -2);
-    lua_call(L, 1, 0);
+    lua_pcall(L, 1, 0, 0); /* a request that cannot be cancelled ends by itself */
     lua_settop(L, luv);
   }
   return 0;

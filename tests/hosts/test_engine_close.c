@@ -19,7 +19,7 @@ static void open_watching(fixture *f) {
   if (fixture_open_with(f, options) != 0) fail_msg("%s", f->error);
 }
 
-/* A timer that is due, one that is not, a socket, a poll, a request to the thread pool, a half-open probe. */
+/* A timer that is due, one that is not, sockets, requests to the thread pool, a half-open probe. */
 static void begin_everything(fixture *f, neap_ticket *probe) {
   neap_guard *g = neap_engine_guard(f->engine, "flags");
   fail_calls(g, NULL, 3);
@@ -153,6 +153,21 @@ static void may_be_closed_from_an_event(void **state) {
   f->engine = NULL;
 }
 
+static void lives_beside_another_on_the_same_loop(void **state) {
+  fixture *f = *state;
+  open_watching(f);
+  neap_engine *first = f->engine;
+  open_watching(f);
+  neap_engine *second = f->engine;
+  fail_calls(neap_engine_guard(first, "flags"), NULL, 3);
+  assert_int_equal(snapshot_of(neap_engine_guard(second, "flags"), NULL).state, NEAP_CLOSED);
+  neap_engine_close(first, on_closed, f);
+  uv_run(&f->loop, UV_RUN_DEFAULT);
+  assert_true(f->closed);
+  f->closed = false;
+  call_once(neap_engine_guard(second, "flags"), NULL, (neap_result){.status = 200});
+}
+
 static void leaves_nothing_after_failing_to_open(void **state) {
   fixture *f = *state;
   write_text(path_of(f, "flags.lua"), "return 5");
@@ -166,8 +181,11 @@ static void leaves_nothing_after_failing_to_open(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      ENGINE_TEST(ends_with_everything_under_way),       ENGINE_TEST(refuses_while_it_ends),
-      ENGINE_TEST(begins_and_ends_a_thousand_times),     ENGINE_TEST(may_be_closed_from_an_event),
+      ENGINE_TEST(ends_with_everything_under_way),
+      ENGINE_TEST(refuses_while_it_ends),
+      ENGINE_TEST(begins_and_ends_a_thousand_times),
+      ENGINE_TEST(may_be_closed_from_an_event),
+      ENGINE_TEST(lives_beside_another_on_the_same_loop),
       ENGINE_TEST(leaves_nothing_after_failing_to_open),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

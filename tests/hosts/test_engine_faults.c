@@ -3,6 +3,8 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 static neap_guard *guard_of(fixture *f, const char *name) {
   return neap_engine_guard(f->engine, name);
@@ -35,7 +37,7 @@ static const char *const faults[] = {
 };
 #define FAULTS (sizeof faults / sizeof *faults)
 
-/* B193: the call gets the shipped classifier's verdict, the next stage is asked, other policies go on. */
+/* B193: the call gets the shipped verdict, the next stage is asked, other policies go on. */
 static void a_faulty_policy_harms_nobody(void **state) {
   fixture *f = *state;
   char name[16];
@@ -172,6 +174,34 @@ static void leaves_nothing_behind_after_many_calls(void **state) {
   assert_in_range(lua_gc(L, LUA_GCCOUNT), 0, before_kib + 16);
 }
 
+static void report_elsewhere(void *guard) {
+  neap_ticket ticket;
+  neap_guard_acquire((neap_guard *)guard, NULL, 0, &ticket, NULL);
+}
+
+/* B202.  Builds without assertions do not look. */
+static void belongs_to_one_thread(void **state) {
+#ifdef NDEBUG
+  (void)state;
+#else
+  fixture *f = *state;
+  write_policy(f, "flags", NUMBERS);
+  fixture_open(f);
+  pid_t child = fork();
+  if (child == 0) {
+    uv_thread_t thread;
+    if (!freopen("/dev/null", "w", stderr)) _exit(1);
+    signal(SIGABRT, SIG_DFL);
+    uv_thread_create(&thread, report_elsewhere, guard_of(f, "flags"));
+    uv_thread_join(&thread);
+    _exit(0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+#endif
+}
+
 static void takes_a_great_many_headers(void **state) {
   enum { MANY = 1000 };
   fixture *f = *state;
@@ -201,6 +231,7 @@ int main(void) {
       ENGINE_TEST(outlives_an_error_in_a_callback_of_the_loop),
       ENGINE_TEST(a_handler_of_events_may_not_break_in),
       ENGINE_TEST(leaves_nothing_behind_after_many_calls),
+      ENGINE_TEST(belongs_to_one_thread),
       ENGINE_TEST(takes_a_great_many_headers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

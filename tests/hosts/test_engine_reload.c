@@ -261,7 +261,7 @@ static void watches_its_files(void **state) {
   assert_int_equal(neap_guard_timeout_ms(g), 12);
 }
 
-/* A mounted ConfigMap, there before the program (B131): flags.lua -> ..data/flags.lua, ..data -> ..1 */
+/* A mounted ConfigMap, there from the start (B131): flags.lua -> ..data/flags.lua, ..data -> ..1 */
 static void follows_a_mounted_directory(void **state) {
   fixture *f = *state;
   mkdir(path_of(f, "..1"), 0700);
