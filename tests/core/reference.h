@@ -1,14 +1,17 @@
 /* reference.h: a breaker too simple to be wrong, to compare the real one with.
  *
- * It has no words, no bits, no atomics and no shortcuts.  Every call that was counted is in a list, which is counted again from
- * its beginning whenever somebody asks.  What the design says about time is said here once more, in plain numbers:
+ * It has no words, no bits, no atomics and no shortcuts.  Every call that was counted is in a
+ * list, which is counted again from its beginning whenever somebody asks.  What the design says
+ * about time is said here once more, in plain numbers:
  *
- *   - a time window is the last 16 slices of floor(length / 16) ms, a count window the last N calls;
- *   - the window ends at the newest slice in it, be that ahead of the caller's clock, but two windows ahead is no more "ahead":
- *     a clock has stepped back;
- *   - each of the 16 places has one counter per kind; a call that finds it one lap ahead counts there, one that finds anything
- *     else of another lap begins it anew;
- *   - deadlines are kept modulo 2^40 (the lease: 2^26) and one further off than it can be is past. */
+ *   - a time window is the last 16 slices of floor(length / 16) ms, a count window the last N
+ *     calls;
+ *   - the window ends at the newest slice in it, be that ahead of the caller's clock, but two
+ *     windows ahead is no more "ahead": a clock has stepped back;
+ *   - each of the 16 places has one counter per kind; a call that finds it one lap ahead counts
+ *     there, one that finds anything else of another lap begins it anew;
+ *   - deadlines are kept modulo 2^40 (the lease: 2^26) and one further off than it can be is
+ *     past. */
 #ifndef NEAP_TESTS_REFERENCE_H
 #define NEAP_TESTS_REFERENCE_H
 
@@ -49,7 +52,8 @@ typedef struct reference {
   uint64_t opened_for_at_least, opened_for_at_most; /* of moved.open_ms: the jitter is the core's */
 } reference;
 
-/* The list is not copied with the rest: a copy that asks and takes nothing needs none of its own. */
+/* The list is not copied with the rest: a copy that asks and takes nothing needs none of its
+ * own. */
 static past_call reference_calls[REFERENCE_CALLS];
 
 /* ---- Time ---- */

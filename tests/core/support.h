@@ -1,15 +1,14 @@
-/* support.h: what every test of the core needs: a breaker with prepared rules and a clock that the test moves, and a little
- * language for what happens to it:
+/* support.h: what every test of the core needs: a breaker with prepared rules and a clock that
+ * the test moves, and a little language for what happens to it:
  *
  *   S F T N A   a call that is let in and ends as a success, failure, timeout, neutral or abandoned
  *   s f         a slow success, a slow failure
  *   R           a call that is refused
  *   <           a call that is let in and stays pending
- *   >S  }S      the oldest, the newest pending call ends as S (or any of the above); its report is counted
+ *   >S  }S      the oldest, the newest pending call ends as S (or any of the above), and is counted
  *   ~S          the oldest pending call ends as S; its report is stale
  *   +100 -5     the clock goes on, or back, so many ms
- *   r t o c     by hand: reset, trip; by a function: to open, to closed
- */
+ *   r t o c     by hand: reset, trip; by a function: to open, to closed */
 #ifndef NEAP_TESTS_SUPPORT_H
 #define NEAP_TESTS_SUPPORT_H
 
@@ -44,7 +43,8 @@ typedef struct fixture {
   unsigned oldest, newest;
 } fixture;
 
-/* FIXTURE(f, r->failures = 3, r->cooldown_ms = 100): default rules without jitter, changed so; the clock at START_MS. */
+/* FIXTURE(f, r->failures = 3, r->cooldown_ms = 100): default rules without jitter, changed so;
+ * the clock at START_MS. */
 #define START_MS 1000000u
 #define FIXTURE(f, ...)                                                                            \
   fixture f = fixture_new();                                                                       \
@@ -142,6 +142,10 @@ static inline neap_snapshot snapshot(const fixture *f) {
   memset(&s, 0xa5, sizeof s); /* every field must be written */
   neap_breaker_snapshot(&f->breaker, &f->rules, f->now_ms, &s);
   return s;
+}
+
+static inline void set_mode(fixture *f, neap_mode mode, uint64_t for_ms) {
+  SAME(neap_breaker_set_mode(&f->breaker, f->now_ms, mode, for_ms), NEAP_OK, "a good mode");
 }
 
 static inline bool letter_is_call(char letter) { return letter && strchr("SFTNAsf", letter); }

@@ -1,9 +1,10 @@
-/* What has gone wrong elsewhere with slow calls, timeouts, nesting and eviction: one test for each public report that concerns the
- * core, with its story on top.  B067, B106, B107, B115 and B116 are in test_threads.c. */
+/* What has gone wrong elsewhere with slow calls, timeouts, nesting and eviction: one test for
+ * each public report that concerns the core, with its story on top.  B067, B106, B107, B115 and
+ * B116 are in test_threads.c. */
 #include "support.h"
 
-/* Calls already too slow but still in flight could not open a breaker.  Here, by design, a call is counted when it ends: it opens
- * on completion, and no call is counted twice. */
+/* Calls already too slow but still in flight could not open a breaker.  Here, by design, a call
+ * is counted when it ends: it opens on completion, and no call is counted twice. */
 static void B059(void **unused) {
   (void)unused;
   FIXTURE(f, r->slow_rate = 500000, r->slow_call_ms = 2000, r->minimum_calls = 10);
@@ -19,7 +20,8 @@ static void B059(void **unused) {
   SAME(snapshot(&f).totals.stale, 10, "the others are stale, and counted once, as that");
 }
 
-/* A timeout that the host enforces by cancelling was not counted; one raised by the callee was then counted twice. */
+/* A timeout that the host enforces by cancelling was not counted; one raised by the callee was
+ * then counted twice. */
 static void B061(void **unused) {
   (void)unused;
   const neap_outcome first[] = {NEAP_TIMEOUT, NEAP_FAILURE, NEAP_TIMEOUT, NEAP_FAILURE};
@@ -35,7 +37,8 @@ static void B061(void **unused) {
   }
 }
 
-/* In a chain of three the same timeouts were booked once at one node, twice at another, not at all at a third. */
+/* In a chain of three the same timeouts were booked once at one node, twice at another, not at
+ * all at a third. */
 static void B062(void **unused) {
   (void)unused;
   fixture chain[3];
@@ -68,7 +71,8 @@ static void B064(void **unused) {
   SAME(state(&f), NEAP_HALF_OPEN, "30 s after it opened: 95 late failures prolong nothing");
 }
 
-/* A slow outage: calls failed one by one after a long timeout, each leaving the window before the minimum was reached. */
+/* A slow outage: calls failed one by one after a long timeout, each leaving the window before
+ * the minimum was reached. */
 static void B065(void **unused) {
   (void)unused;
   FIXTURE(f, r->failure_rate = 500000, r->minimum_calls = 5, r->length_ms = 10000,
@@ -83,7 +87,8 @@ static void B065(void **unused) {
   SAME(f.moved.cause, NEAP_BY_CONSECUTIVE, "and says so");
 }
 
-/* Both half-open probes succeeded, and it opened again with no visible reason: one had been slow. */
+/* Both half-open probes succeeded, and it opened again with no visible reason: one had been
+ * slow. */
 static void B068(void **unused) {
   (void)unused;
   for (int judged = 0; judged < 2; judged++) {
@@ -98,7 +103,8 @@ static void B068(void **unused) {
   }
 }
 
-/* Backends that warm up slowly need a longer cooldown than the default: it must go on growing over failed probes. */
+/* Backends that warm up slowly need a longer cooldown than the default: it must go on growing
+ * over failed probes. */
 static void B070(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 30000, r->max_cooldown_ms = 600000,
@@ -114,8 +120,8 @@ static void B070(void **unused) {
   SAME(state(&f), NEAP_CLOSED, "it recovers");
 }
 
-/* An idle sweep removed an open breaker whose samples had aged out: the next call got a fresh closed one.  Here nothing is removed,
- * and the state does not depend on what is in the window. */
+/* An idle sweep removed an open breaker whose samples had aged out: the next call got a fresh
+ * closed one.  Here nothing is removed, and the state does not depend on what is in the window. */
 static void B109(void **unused) {
   (void)unused;
   FIXTURE(f, r->failures = 2, r->length_ms = 10000, r->cooldown_ms = 60000);
@@ -147,7 +153,8 @@ static void B113(void **unused) {
   free(memory);
 }
 
-/* Combined limiters: when the first rejected, the last one in the list was not rolled back and its count grew for ever. */
+/* Combined limiters: when the first rejected, the last one in the list was not rolled back and
+ * its count grew for ever. */
 static void B118(void **unused) {
   (void)unused;
   for (int refusing = 0; refusing < 3; refusing++) {

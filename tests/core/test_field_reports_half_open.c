@@ -1,4 +1,5 @@
-/* What has gone wrong elsewhere with half-open breakers: one test for each public report, with its story on top. */
+/* What has gone wrong elsewhere with half-open breakers: one test for each public report, with
+ * its story on top. */
 #include "support.h"
 
 /* One probe decides; cooldown 30 s, backoff 2; the breaker has tripped and its cooldown is over. */
@@ -48,7 +49,8 @@ static void B002(void **unused) {
   SAME(state(&f), NEAP_CLOSED, "the next probe does");
 }
 
-/* Half-open was not "not closed": every waiting call went through, and a failed probe did not re-open since the rate was low. */
+/* Half-open was not "not closed": every waiting call went through, and a failed probe did not
+ * re-open since the rate was low. */
 static void B004(void **unused) {
   (void)unused;
   FIXTURE(f, r->failure_rate = 500000, r->minimum_calls = 10, r->cooldown_ms = 10000,
@@ -70,7 +72,8 @@ static void B004(void **unused) {
   }
 }
 
-/* With a minimum number of calls a failing probe returned early, for "too few calls", and the breaker stayed half-open. */
+/* With a minimum number of calls a failing probe returned early, for "too few calls", and the
+ * breaker stayed half-open. */
 static void B005(void **unused) {
   (void)unused;
   FIXTURE(f, r->failure_rate = 500000, r->minimum_calls = 10, r->cooldown_ms = 30000, r->probes = 1,
@@ -81,7 +84,8 @@ static void B005(void **unused) {
   SAME(state(&f), NEAP_HALF_OPEN, "the next cooldown lets a probe in");
 }
 
-/* The last of the permitted half-open calls ended in an ignored error: its slot was neither recorded nor given back. */
+/* The last of the permitted half-open calls ended in an ignored error: its slot was neither
+ * recorded nor given back. */
 static void B007(void **unused) {
   (void)unused;
   for (int neutral = 0; neutral < 5; neutral++) {
@@ -100,7 +104,8 @@ static void B007(void **unused) {
   }
 }
 
-/* In half-open every exception was a failure, although the closed state honoured the list of those to skip. */
+/* In half-open every exception was a failure, although the closed state honoured the list of
+ * those to skip. */
 static void B008(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 1000, r->probes = 1, r->successes = 1);
@@ -123,7 +128,8 @@ static void B010(void **unused) {
   SAME(state(&f), NEAP_CLOSED, "and the next call is a probe");
 }
 
-/* Results of slow calls begun while closed arrived when half-open, and closed or re-opened the circuit. */
+/* Results of slow calls begun while closed arrived when half-open, and closed or re-opened the
+ * circuit. */
 static void B011(void **unused) {
   (void)unused;
   const char *late[] = {"~S", "~F"};
@@ -141,7 +147,8 @@ static void B011(void **unused) {
   }
 }
 
-/* Half-open let everything in until enough probes had failed; with a hanging upstream a whole timeout of traffic piled up. */
+/* Half-open let everything in until enough probes had failed; with a hanging upstream a whole
+ * timeout of traffic piled up. */
 static void B013(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 5000, r->probes = 3, r->successes = 2,
@@ -163,7 +170,8 @@ static void B013(void **unused) {
   SAME(snapshot(&f).probes_in_flight, 0, "slots are given back at a transition");
 }
 
-/* Of several probes one failed, doubling the backoff, and then a slower success closed the circuit and reset it. */
+/* Of several probes one failed, doubling the backoff, and then a slower success closed the
+ * circuit and reset it. */
 static void B014(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 60000, r->max_cooldown_ms = 600000,
@@ -193,7 +201,8 @@ static void B016(void **unused) {
   SAME(ask(&f), NEAP_REFUSE_OPEN, "a failed first try opens before a second is sent");
 }
 
-/* Window 1 s, ten half-open permits: stuck half-open with eight recorded results, since results aged out of the window. */
+/* Window 1 s, ten half-open permits: stuck half-open with eight recorded results, since results
+ * aged out of the window. */
 static void B017(void **unused) {
   (void)unused;
   FIXTURE(f, r->failures = 1, r->length_ms = 1000, r->cooldown_ms = 1000, r->probes = 10,
@@ -205,7 +214,8 @@ static void B017(void **unused) {
   SAME(state(&f), NEAP_CLOSED, "results of a round do not age");
 }
 
-/* With a minimum of one call and four probes the decision fell after the first.  Here: N of M, whatever the minimum is. */
+/* With a minimum of one call and four probes the decision fell after the first.  Here: N of M,
+ * whatever the minimum is. */
 static void B019(void **unused) {
   (void)unused;
   for (uint32_t minimum = 1; minimum <= 10; minimum++) {
@@ -218,8 +228,8 @@ static void B019(void **unused) {
   }
 }
 
-/* A failing probe did nothing because of a ten-sample gate; three later successes closed with the failure forgotten.  A breaker
- * that wants three successes in a row says successes = probes. */
+/* A failing probe did nothing because of a ten-sample gate; three later successes closed with
+ * the failure forgotten.  A breaker that wants three successes in a row says successes = probes. */
 static void B020(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 1000, r->probes = 3, r->successes = 3,
@@ -231,7 +241,8 @@ static void B020(void **unused) {
   SAME(snapshot(&f).totals.stale, 2, "and counted so");
 }
 
-/* The open time was not stamped again after a failed probe, so the backoff was no longer enforced. */
+/* The open time was not stamped again after a failed probe, so the backoff was no longer
+ * enforced. */
 static void B022(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 60000, r->max_cooldown_ms = 60000,
@@ -250,7 +261,8 @@ static void B022(void **unused) {
   SAME(reached, 10, "one call in 60 s");
 }
 
-/* A user expected 20 half-open trials; the first failure re-opened.  Which of the two it is, is said by `successes`. */
+/* A user expected 20 half-open trials; the first failure re-opened.  Which of the two it is, is
+ * said by `successes`. */
 static void B023(void **unused) {
   (void)unused;
   fixture fast = after_cooldown(20, 20), rate = after_cooldown(20, 10);
@@ -265,7 +277,8 @@ static void B023(void **unused) {
   SAME(state(&rate), NEAP_CLOSED, "the 20th decides");
 }
 
-/* A router asked each breaker and used one; those not used kept their probe slot and were locked out for good. */
+/* A router asked each breaker and used one; those not used kept their probe slot and were locked
+ * out for good. */
 static void B025(void **unused) {
   (void)unused;
   fixture upstreams[3];
@@ -280,7 +293,8 @@ static void B025(void **unused) {
   }
 }
 
-/* A hook between admission and the call raised, and the slot was lost.  The binding reports such a permit abandoned. */
+/* A hook between admission and the call raised, and the slot was lost.  The binding reports such
+ * a permit abandoned. */
 static void B026(void **unused) {
   (void)unused;
   fixture f = after_cooldown(1, 1);
@@ -304,7 +318,8 @@ static void B028(void **unused) {
   SAME(state(&f), NEAP_CLOSED, "back in rotation");
 }
 
-/* Failures reported while open kept moving the time of the "last failure", so the cooldown never ended. */
+/* Failures reported while open kept moving the time of the "last failure", so the cooldown never
+ * ended. */
 static void B029(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 30000);

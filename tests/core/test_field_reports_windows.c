@@ -1,7 +1,9 @@
-/* What has gone wrong elsewhere with windows and time: one test for each public report, with its story on top. */
+/* What has gone wrong elsewhere with windows and time: one test for each public report, with its
+ * story on top. */
 #include "support.h"
 
-/* The event that rolled the bucket over was missing from the count that decided: S, S then F gave 0 of 2 instead of 1 of 3. */
+/* The event that rolled the bucket over was missing from the count that decided: S, S then F
+ * gave 0 of 2 instead of 1 of 3. */
 static void B031(void **unused) {
   (void)unused;
   FIXTURE(f, r->failure_rate = 100000, r->minimum_calls = 2, r->length_ms = 16000);
@@ -44,7 +46,8 @@ static void B035(void **unused) {
   SAME(state(&g), NEAP_CLOSED, "2 of 4 is not");
 }
 
-/* Counts were dropped as a block every interval: 900 failures in the 11th second read as 90 % instead of 9 %. */
+/* Counts were dropped as a block every interval: 900 failures in the 11th second read as 90 %
+ * instead of 9 %. */
 static void B037(void **unused) {
   (void)unused;
   FIXTURE(f, r->failure_rate = 500000, r->length_ms = 10000);
@@ -75,7 +78,8 @@ static void B040(void **unused) {
   SAME(snapshot(&f).failure, 2, "two in 30 s");
 }
 
-/* Off by one: with a maximum of two failures the second caller already got the breaker's error instead of its own. */
+/* Off by one: with a maximum of two failures the second caller already got the breaker's error
+ * instead of its own. */
 static void B041(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 3);
@@ -87,8 +91,9 @@ static void B041(void **unused) {
   SAME(ask(&f), NEAP_REFUSE_OPEN, "the fourth does not");
 }
 
-/* The wall clock was used for the cooldown: set far ahead and put back, it kept the breaker open much too long.  The core reads
- * no clock but the one it is given; were that one to jump, a deadline further off than any cooldown is past. */
+/* The wall clock was used for the cooldown: set far ahead and put back, it kept the breaker open
+ * much too long.  The core reads no clock but the one it is given; were that one to jump, a
+ * deadline further off than any cooldown is past. */
 static void B043(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 30000);
@@ -99,7 +104,8 @@ static void B043(void **unused) {
   SAME(state(&f), NEAP_HALF_OPEN, "put back a day: not open for a day and 30 s");
 }
 
-/* A step of the clock by 5 s either way must neither empty the buckets nor let old ones live longer. */
+/* A step of the clock by 5 s either way must neither empty the buckets nor let old ones live
+ * longer. */
 static void B044(void **unused) {
   (void)unused;
   FIXTURE(f, r->failures = 100, r->length_ms = 20000);
@@ -112,7 +118,8 @@ static void B044(void **unused) {
   SAME(snapshot(&f).failure, 1, "and what is older than the window is gone");
 }
 
-/* The monotonic clock went slightly backwards on some kernels; the negative span hit an assertion. */
+/* The monotonic clock went slightly backwards on some kernels; the negative span hit an
+ * assertion. */
 static void B046(void **unused) {
   (void)unused;
   FIXTURE(f, r->failures = 4, r->cooldown_ms = 30000);
@@ -145,7 +152,8 @@ static void B047(void **unused) {
   }
 }
 
-/* remaining = delay - elapsed underflowed when processing was late: a timer was set 50 days ahead. */
+/* remaining = delay - elapsed underflowed when processing was late: a timer was set 50 days
+ * ahead. */
 static void B049(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 30000);
@@ -185,8 +193,8 @@ static void B052(void **unused) {
   SAME(state(&f), NEAP_OPEN, "three");
 }
 
-/* A loop's cached time stood still during 5 s of work, so elapsed read 0 and later timeouts fired early.  The core reads the clock
- * it is given at acquire and at report. */
+/* A loop's cached time stood still during 5 s of work, so elapsed read 0 and later timeouts
+ * fired early.  The core reads the clock it is given at acquire and at report. */
 static void B053(void **unused) {
   (void)unused;
   FIXTURE(f, r->consecutive_failures = 1, r->cooldown_ms = 3000);
@@ -213,7 +221,8 @@ static void B055(void **unused) {
   SAME(state(&f), NEAP_CLOSED, "and of no consequence");
 }
 
-/* Clocks that jump when the machine resumes: all is over at once, with no burst; clocks that pause: the rest of it remains. */
+/* Clocks that jump when the machine resumes: all is over at once, with no burst; clocks that
+ * pause: the rest of it remains. */
 static void B056(void **unused) {
   (void)unused;
   FIXTURE(f, r->failures = 3, r->cooldown_ms = 1800000, r->max_cooldown_ms = 1800000, r->probes = 2,

@@ -1,4 +1,5 @@
-/* A million and more random operations, compared call by call with a breaker too simple to be wrong: see reference.h. */
+/* A million and more random operations, compared call by call with a breaker too simple to be
+ * wrong: see reference.h. */
 #include "walk.h"
 
 #define WALKS 700

@@ -150,28 +150,80 @@ typedef struct combination {
   void (*change)(neap_rules *r);
 } combination;
 
-/* clang-format off */
 static void no_trip_rule(neap_rules *r) { r->failures = 0; }
-static void only_consecutive(neap_rules *r) { r->failures = 0; r->consecutive_failures = 1; }
-static void only_failure_rate(neap_rules *r) { r->failures = 0; r->failure_rate = 1; }
-static void only_slow_rate(neap_rules *r) { r->failures = 0; r->slow_rate = 1; r->slow_call_ms = 1; }
-static void only_function(neap_rules *r) { r->failures = 0; r->trip_by_function = true; }
+static void only_consecutive(neap_rules *r) {
+  r->failures = 0;
+  r->consecutive_failures = 1;
+}
+static void only_failure_rate(neap_rules *r) {
+  r->failures = 0;
+  r->failure_rate = 1;
+}
+static void only_slow_rate(neap_rules *r) {
+  r->failures = 0;
+  r->slow_rate = 1;
+  r->slow_call_ms = 1;
+}
+static void only_function(neap_rules *r) {
+  r->failures = 0;
+  r->trip_by_function = true;
+}
 static void slow_rate_without_slow_call(neap_rules *r) { r->slow_rate = 500000; }
 static void slow_call_without_slow_rate(neap_rules *r) { r->slow_call_ms = 100; }
-static void max_below_cooldown(neap_rules *r) { r->cooldown_ms = 2000; r->max_cooldown_ms = 1999; }
-static void max_at_cooldown(neap_rules *r) { r->cooldown_ms = 2000; r->max_cooldown_ms = 2000; }
-static void successes_above_probes(neap_rules *r) { r->probes = 3; r->successes = 4; }
-static void successes_at_probes(neap_rules *r) { r->probes = 3; r->successes = 3; }
-static void lease_at_timeout(neap_rules *r) { r->timeout_ms = 500; r->lease_ms = 500; }
-static void lease_above_timeout(neap_rules *r) { r->timeout_ms = 500; r->lease_ms = 501; }
-static void day_with_jitter(neap_rules *r) { r->max_cooldown_ms = 72000000; r->jitter = 200000; }
-static void over_a_day_with_jitter(neap_rules *r) { r->max_cooldown_ms = 72000001; r->jitter = 200000; }
-static void half_a_day_doubled(neap_rules *r) { r->max_cooldown_ms = 43200000; r->jitter = NEAP_ONE; }
-static void over_half_a_day_doubled(neap_rules *r) { r->max_cooldown_ms = 43200001; r->jitter = NEAP_ONE; }
-static void minimum_above_count(neap_rules *r) { r->window = NEAP_WINDOW_COUNT; r->calls = 20; r->minimum_calls = 21; }
-static void minimum_at_count(neap_rules *r) { r->window = NEAP_WINDOW_COUNT; r->calls = 20; r->minimum_calls = 20; }
-static void minimum_above_calls_of_time(neap_rules *r) { r->calls = 20; r->minimum_calls = 21; }
-/* clang-format on */
+static void max_below_cooldown(neap_rules *r) {
+  r->cooldown_ms = 2000;
+  r->max_cooldown_ms = 1999;
+}
+static void max_at_cooldown(neap_rules *r) {
+  r->cooldown_ms = 2000;
+  r->max_cooldown_ms = 2000;
+}
+static void successes_above_probes(neap_rules *r) {
+  r->probes = 3;
+  r->successes = 4;
+}
+static void successes_at_probes(neap_rules *r) {
+  r->probes = 3;
+  r->successes = 3;
+}
+static void lease_at_timeout(neap_rules *r) {
+  r->timeout_ms = 500;
+  r->lease_ms = 500;
+}
+static void lease_above_timeout(neap_rules *r) {
+  r->timeout_ms = 500;
+  r->lease_ms = 501;
+}
+static void day_with_jitter(neap_rules *r) {
+  r->max_cooldown_ms = 72000000;
+  r->jitter = 200000;
+}
+static void over_a_day_with_jitter(neap_rules *r) {
+  r->max_cooldown_ms = 72000001;
+  r->jitter = 200000;
+}
+static void half_a_day_doubled(neap_rules *r) {
+  r->max_cooldown_ms = 43200000;
+  r->jitter = NEAP_ONE;
+}
+static void over_half_a_day_doubled(neap_rules *r) {
+  r->max_cooldown_ms = 43200001;
+  r->jitter = NEAP_ONE;
+}
+static void minimum_above_count(neap_rules *r) {
+  r->window = NEAP_WINDOW_COUNT;
+  r->calls = 20;
+  r->minimum_calls = 21;
+}
+static void minimum_at_count(neap_rules *r) {
+  r->window = NEAP_WINDOW_COUNT;
+  r->calls = 20;
+  r->minimum_calls = 20;
+}
+static void minimum_above_calls_of_time(neap_rules *r) {
+  r->calls = 20;
+  r->minimum_calls = 21;
+}
 
 static const combination combinations[] = {
     {"at least one trip rule is needed", "failures", no_trip_rule},

@@ -1,5 +1,5 @@
-/* Many threads on one breaker.  Each keeps a diary; what must hold is checked in the counters as they go and in the diaries
- * afterwards.  Also run under ThreadSanitizer. */
+/* Many threads on one breaker.  Each keeps a diary; what must hold is checked in the counters as
+ * they go and in the diaries afterwards.  Also run under ThreadSanitizer. */
 #include "support.h"
 
 #include <pthread.h>
@@ -66,8 +66,8 @@ static neap_outcome random_outcome(hammer *h) {
                   : NEAP_ABANDONED;
 }
 
-/* A probe is in flight from a moment after it was let in to a moment before it is reported, so these counts are never above the
- * true ones. */
+/* A probe is in flight from a moment after it was let in to a moment before it is reported, so
+ * these counts are never above the true ones. */
 static void probe_let_in(arena *a, const neap_permit *permit) {
   epoch_count *e = &a->epochs[neap_permit_epoch(permit)];
   raise_to(&a->most_in_flight, atomic_fetch_add(&e->in_flight, 1) + 1);
@@ -105,7 +105,8 @@ static void hammer_by_hand(hammer *h) {
   hammer_note(h, &moved);
 }
 
-/* Calls overlap: each thread holds up to eight permits and reports them in any order; now and then it never comes back. */
+/* Calls overlap: each thread holds up to eight permits and reports them in any order; now and
+ * then it never comes back. */
 static void *hammer_run(void *context) {
   hammer *h = context;
   arena *a = h->arena;
@@ -221,8 +222,9 @@ static int diary_order(const void *left, const void *right) {
   return x < y ? -1 : x > y;
 }
 
-/* B106, B107: put together and ordered by epoch, the diaries are one chain: each epoch is entered once (so there was one closer and
- * one opener), is half-open once at most, and begins as the one before ended. */
+/* B106, B107: put together and ordered by epoch, the diaries are one chain: each epoch is
+ * entered once (so there was one closer and one opener), is half-open once at most, and begins
+ * as the one before ended. */
 static void check_chain(const arena *a, uint64_t (*counted)[NEAP_TRANSITION_KINDS]) {
   size_t n = 0;
   for (unsigned i = 0; i < THREADS; i++) n += hammers[i].entries;
@@ -256,7 +258,8 @@ static void check_chain(const arena *a, uint64_t (*counted)[NEAP_TRANSITION_KIND
   free(all);
 }
 
-/* B116: whatever threads leave behind, a healthy dependency and traffic close it, within cooldown + lease and a few calls. */
+/* B116: whatever threads leave behind, a healthy dependency and traffic close it, within
+ * cooldown + lease and a few calls. */
 static void check_recovers(arena *a) {
   uint64_t now_ms = a->now_ms, deadline = now_ms + 200;
   neap_call success = {.outcome = NEAP_SUCCESS};
@@ -342,7 +345,8 @@ static void *fail_once(void *context) {
   return NULL;
 }
 
-/* Half of the calls fail, the minimum is all of them: whoever is counted last, success or failure, somebody must see it. */
+/* Half of the calls fail, the minimum is all of them: whoever is counted last, success or
+ * failure, somebody must see it. */
 static void somebody_trips_when_the_last_call_completes_the_minimum(void **unused) {
   (void)unused;
   neap_rules rules = neap_rules_default();
@@ -381,8 +385,8 @@ static void *call_until_refused(void *context) {
   return NULL;
 }
 
-/* B115: a user expected an exact number of calls before it opens.  With a threshold of N and C callers at once, at most
- * N - 1 + C calls reach the dependency. */
+/* B115: a user expected an exact number of calls before it opens.  With a threshold of N and C
+ * callers at once, at most N - 1 + C calls reach the dependency. */
 static void the_bound_on_calls_before_it_opens(void **unused) {
   (void)unused;
   const unsigned n = 5;

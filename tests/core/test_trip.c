@@ -159,7 +159,8 @@ static void several_rules(void **unused) {
   run_cases(several_cases, COUNT_OF(several_cases));
 }
 
-/* 1,000,000 calls: the comparison is made in 64 bits and has no rounding at either side of the edge. */
+/* 1,000,000 calls: the comparison is made in 64 bits and has no rounding at either side of the
+ * edge. */
 static void a_rate_is_exact_to_a_millionth(void **unused) {
   (void)unused;
   for (unsigned below = 0; below < 2; below++) {
@@ -234,7 +235,8 @@ static void a_success_trips_when_older_successes_have_left(void **unused) {
   SAME(f.moved.calls, 3, "of 3");
 }
 
-/* A thread that was suspended between reading its clock and reporting does not hide what others have reported since. */
+/* A thread that was suspended between reading its clock and reporting does not hide what others
+ * have reported since. */
 static void a_late_failure_hides_nothing_from_the_next_success(void **unused) {
   (void)unused;
   for (uint64_t late_ms = 0; late_ms < 10000; late_ms += 100) {

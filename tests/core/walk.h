@@ -1,5 +1,6 @@
-/* walk.h: a random walk over everything that can be done to a breaker, compared call by call with reference.h.  The chance is a
- * seeded generator's (test_reference.c) or a fuzzer's (../fuzz/core_fuzz.c). */
+/* walk.h: a random walk over everything that can be done to a breaker, compared call by call
+ * with reference.h.  The chance is a seeded generator's (test_reference.c) or a fuzzer's
+ * (../fuzz/core_fuzz.c). */
 #ifndef NEAP_TESTS_WALK_H
 #define NEAP_TESTS_WALK_H
 
@@ -382,7 +383,8 @@ static void walk_begin(walk *w) {
   w->now_ms = random_start(w);
 }
 
-/* Whatever was done to it: with a healthy dependency, and left to the rules, it closes within a few cooldowns. */
+/* Whatever was done to it: with a healthy dependency, and left to the rules, it closes within a
+ * few cooldowns. */
 static void walk_recovers(walk *w) {
   neap_call success = {.outcome = NEAP_SUCCESS};
   w->rules.mode = NEAP_AUTO;

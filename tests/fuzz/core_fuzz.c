@@ -1,8 +1,10 @@
-/* libFuzzer target: bytes become a walk over the core, compared call by call with the reference of tests/core.
+/* libFuzzer target: bytes become a walk over the core, compared call by call with the reference
+ * of tests/core.
  *
  *   tests/fuzz/core_fuzz.sh SECONDS      builds and runs it
  *
- * A difference, a wedge, an assertion or a sanitizer's complaint ends the run and leaves the input in a file. */
+ * A difference, a wedge, an assertion or a sanitizer's complaint ends the run and leaves the
+ * input in a file. */
 #include "../core/walk.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
