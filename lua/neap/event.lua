@@ -48,7 +48,8 @@ function Queue:on(handler)
   local handlers = {}
   for i, known in ipairs(self.handlers) do handlers[i] = known end
   handlers[#handlers + 1] = handler
-  self.handlers, self.is_on[handler] = handlers, true
+  self.is_on[handler] = true
+  self.handlers = handlers
   return handler
 end
 
@@ -68,8 +69,8 @@ end
 ---@param told neap.Event
 function Queue:push(told)
   if #self.handlers == 0 then return end
+  self[self.last + 1] = told
   self.last = self.last + 1
-  self[self.last] = told
 end
 
 local function tell(self, told)

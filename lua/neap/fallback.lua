@@ -241,9 +241,10 @@ function Chain:adopt(policy)
   local n = 0
   for _, stage in ipairs(policy.stages) do
     if not self.counts[stage.kind] then
+      local counts = {}
+      for _, result in ipairs(RESULTS) do counts[result] = 0 end
+      self.counts[stage.kind] = counts
       self.sources[#self.sources + 1] = stage.kind
-      self.counts[stage.kind] = {}
-      for _, result in ipairs(RESULTS) do self.counts[stage.kind][result] = 0 end
     end
     if stage.kind == "last_good" then
       n = n + 1

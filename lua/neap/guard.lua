@@ -111,7 +111,8 @@ function Guard:line_of(key)
   end
   local made = self.count < self.max_keys and claim(self, key)
   if made then
-    self.lines[key], self.count = made, self.count + 1
+    self.lines[key] = made
+    self.count = self.count + 1
     return made
   end
   self.overflow = self.overflow + 1
@@ -282,13 +283,15 @@ local function check_policy(policy)
   error("policy must be a file's path, or what neap.policy.load gave, got " .. type(policy), 3)
 end
 
+--- All memory is asked for before anything changes.
 local function put_to_work(self, policy)
-  self.number = (self.number + 1) % 1024
-  self.policy = policy
-  self.generations[self.number] = policy
-  self.generations[(self.number - KEPT_GENERATIONS - 1) % 1024] = nil
+  local number = (self.number + 1) % 1024
+  local options = line.options(policy, self.host)
   self.chain:adopt(policy)
-  for _, of_key in pairs(self.lines) do line.adopt(of_key, policy, self.number) end
+  self.generations[number] = policy
+  self.generations[(number - KEPT_GENERATIONS - 1) % 1024] = nil
+  self.number, self.policy, self.line_options = number, policy, options
+  for _, of_key in pairs(self.lines) do line.adopt(of_key) end
   for _, warning in ipairs(policy.warnings or {}) do
     core.protect(self.log, "warning", ("%s: %s"):format(self.name, said(warning)))
   end

@@ -265,21 +265,27 @@ end
 
 -- ---- Making one -------------------------------------------------------------------------------
 
---- Gives the line the guard's newest policy.
----@param self table line
+--- What a policy's calls need of the C core: see lua/src/line.c.
 ---@param policy table
----@param number integer of the generation
-function line.adopt(self, policy, number)
-  local has_stages = policy.stages[1] ~= nil
+---@param host neap.Host
+---@return table
+function line.options(policy, host)
   local remembers = false
   for _, stage in ipairs(policy.stages) do remembers = remembers or stage.kind == "last_good" end
-  self.native:adopt(policy, policy.rules, number, {
+  return {
     classify = policy.has_classify and policy.classify or nil,
-    run = self.guard.host.run,
+    run = host.run,
     has_trip = policy.trip ~= nil,
-    keeps = has_stages,
+    keeps = policy.stages[1] ~= nil,
     remembers = remembers,
-  })
+  }
+end
+
+--- Gives the line the guard's newest policy.  Takes no memory.
+---@param self table line
+function line.adopt(self)
+  local guard = self.guard
+  self.native:adopt(guard.policy, guard.policy.rules, guard.number, guard.line_options)
 end
 
 --- A line of a guard.  Its methods are called on `public`: the guard itself, or the line.
@@ -294,7 +300,7 @@ function line.new(guard, key, breaker, public)
   public = public or self
   public.call, public.acquire, public.report, public.deadline, self.call_in =
     self.native:methods(public, self, hooks)
-  line.adopt(self, guard.policy, guard.number)
+  line.adopt(self)
   return self
 end
 

@@ -50,8 +50,9 @@ end
 
 local function link_newest(self, entry)
   local head = self.head
-  entry.newer, entry.older = head, head.older
-  head.older.newer, head.older = entry, entry
+  local newest = head.older
+  entry.newer, entry.older = head, newest
+  newest.newer, head.older = entry, entry
 end
 
 local function drop(self, entry)
@@ -80,7 +81,8 @@ function Store:put(key, value, now_ms)
     unlink(entry)
     self.bytes = self.bytes - entry.bytes
   else
-    entry = { key = key }
+    -- All memory is asked for before anything changes.
+    entry = { key = key, value = false, bytes = 0, at_ms = 0, newer = false, older = false }
     self.entries[key] = entry
     self.count = self.count + 1
   end

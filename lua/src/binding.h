@@ -1,8 +1,8 @@
 /* binding.h: what the files of the binding share.
  *
- * Every function that Lua calls has three beats: check the arguments, call the core, convert the answer.  An argument error is
- * raised in the first, before anything is taken; what is taken in the second is on the Lua stack, or given back, before the third
- * can fail for want of memory.
+ * Every function that Lua calls has three beats: check the arguments, call the core, convert the
+ * answer.  An argument error is raised in the first, before anything is taken; what is taken in the
+ * second is on the Lua stack, or given back, before the third can fail for want of memory.
  *
  *   panel    block of breakers; closed by hand, or when nobody holds it
  *   breaker  a pointer into a panel, which it keeps alive; or one of its own
@@ -58,7 +58,8 @@ enum { PERMIT_BREAKER = 1, PERMIT_RULES, PERMIT_FRAME, PERMIT_LINE, PERMIT_REFS 
  *     62 .. 53     | 52 .. 24          | 23 .. 0
  *     generation   | given at, ms      | the core's permit
  *
- * 53 bits fit a double; the generation's number (its low bits) is there only where integers are wider. */
+ * 53 bits fit a double; the generation's number (its low bits) is there only where integers are
+ * wider. */
 #define PERMIT_TIME_BITS 29
 #define PERMIT_WIDE_BITS (NEAP_PERMIT_BITS + PERMIT_TIME_BITS)
 
@@ -86,7 +87,7 @@ static inline uint64_t neap__since_ms(uint64_t then_ms, uint64_t now_ms) {
   return now_ms > then_ms ? now_ms - then_ms : 0;
 }
 
-/* The userdata at `index` if its metatable is the running function's upvalue `upvalue`, else NULL. */
+/* The userdata at `index` if its metatable is the running function's upvalue, else NULL. */
 void *neap__test(lua_State *L, int index, int upvalue);
 
 /* Functions with these metatables as their first upvalues may use the checks below. */
@@ -96,7 +97,8 @@ void neap__push_metatables(lua_State *L);
 neap_breaker *neap__check_breaker(lua_State *L, int arg);
 const neap_rules *neap__check_rules(lua_State *L, int arg);
 
-/* For C code outside the binding: the object at `index`, or NULL.  Valid as long as the userdata is. */
+/* For C code outside the binding: the object at `index`, or NULL.  Valid as long as the userdata
+ * is. */
 neap_breaker *neap__to_breaker(lua_State *L, int index);
 const neap_rules *neap__to_rules(lua_State *L, int index);
 neap_panel *neap__to_panel(lua_State *L, int index);
@@ -104,8 +106,8 @@ neap_panel *neap__to_panel(lua_State *L, int index);
 /* Pushes a breaker of the panel at `panel_index`, an absolute index. */
 void neap__push_breaker(lua_State *L, int panel_index, neap_breaker *breaker);
 
-/* Pushes a permit of `given`, with refs from the stack (absolute indices; 0: none).  If there is no memory for it, what was
- * given is given back and the error raised. */
+/* Pushes a permit of `given`, with refs from the stack (absolute indices; 0: none).  If there is no
+ * memory for it, what was given is given back and the error raised. */
 void neap__push_permit(lua_State *L, const box_permit *given, int breaker, int rules, int frame,
                        int line);
 

@@ -11,9 +11,9 @@
  *     frame | [permit] | [f | arguments ...] | [in time] | result | result
  *
  * frame     the policy generation that let the call in, or a table that has it as .generation
- * permit    a userdata in a to-be-closed slot, if it holds something: however the call ends (an error
- *           in here, a coroutine closed, or collected while it sleeps), nothing stays taken.  A permit
- *           that is a plain number travels in the context, past any yield
+ * permit    a userdata in a to-be-closed slot, if it holds something: however the call ends (an
+ *           error in here, a coroutine closed, or collected while it sleeps), nothing stays taken.
+ *           A permit that is a plain number travels in the context, past any yield
  * f, ...    only if the policy has a use for them
  * in time   only if the host runs f */
 #include "line.h"
@@ -204,8 +204,8 @@ static int succeed(lua_State *L, const call *c, int a) {
   return 2;
 }
 
-/* f has returned two values, or raised one; or the host has said whether it was in time, and what it
- * returned. */
+/* f has returned two values, or raised one; or the host has said whether it was in time, and what
+ * it returned. */
 static int ended(lua_State *L, const call *c, int status) {
   const line *n = c->line;
   int a = slot_kept(c) + c->kept;

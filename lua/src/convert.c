@@ -1,4 +1,5 @@
-/* convert.c: answers of the core as Lua tables.  Enumerations are their names, shares plain numbers. */
+/* convert.c: answers of the core as Lua tables.  Enumerations are their names, shares plain
+ * numbers. */
 #include "binding.h"
 
 static void set_text(lua_State *L, const char *key, const char *value) {

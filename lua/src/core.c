@@ -4,8 +4,8 @@
 #include "files.h"
 #include "sandbox.h"
 
-/* protect(f, ...) -> true, results | false, error.  As pcall, but nothing in it can yield: for handlers that run in the middle of
- * somebody's call. */
+/* protect(f, ...) -> true, results | false, error.  As pcall, but nothing in it can yield: for
+ * handlers that run in the middle of somebody's call. */
 static int l_protect(lua_State *L) {
   luaL_checkany(L, 1);
   lua_pushboolean(L, 1);

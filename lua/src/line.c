@@ -1,4 +1,4 @@
-/* line.c: one key of a guard at work: making it, giving it rules, and the slow paths' view of it. */
+/* line.c: one key of a guard at work: making it, giving it rules, and what slow paths ask of it. */
 #include "line.h"
 
 #include <string.h>
@@ -168,8 +168,8 @@ static void push_upvalues(lua_State *L) {
   lua_remove(L, 1);
 }
 
-/* line:methods(self, owner, hooks) -> call, acquire, report, deadline, call_in; to be called on self,
- * once, before adopt. */
+/* line:methods(self, owner, hooks) -> call, acquire, report, deadline, call_in; to be called on
+ * self, once, before adopt. */
 static int l_methods(lua_State *L) {
   line *n = (line *)luaL_checkudata(L, 1, NEAP__LINE);
   for (int i = 2; i <= 4; i++) luaL_checktype(L, i, LUA_TTABLE);
@@ -202,7 +202,8 @@ static int l_now(lua_State *L) {
   return 1;
 }
 
-/* line:take(owner) -> permit | nil, reason, retry_after_ms, moved;  permit, nil, nil, moved.  The permit is held: a userdata. */
+/* line:take(owner) -> permit | nil, reason, retry_after_ms, moved;  permit, nil, nil, moved.  The
+ * permit is held: a userdata. */
 static int l_take(lua_State *L) {
   const line *n = check_line(L);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -254,7 +255,8 @@ static int l_about(lua_State *L) {
   return 4;
 }
 
-/* line:give(permit, outcome, duration_ms, retry_after_ms) -> "counted" | "stale" | "used", moved, is_slow */
+/* line:give(permit, outcome, duration_ms, retry_after_ms) -> "counted" | "stale" | "used", moved,
+ * is_slow */
 static int l_give(lua_State *L) {
   const line *n = check_line(L);
   box_permit *box = to_held(L, 2);

@@ -1,4 +1,5 @@
-/* panel.c: named breakers in one block of memory that Lua collects when neither panel nor breakers are held. */
+/* panel.c: named breakers in one block of memory that Lua collects when neither panel nor breakers
+ * are held. */
 #include "binding.h"
 
 #include <time.h>

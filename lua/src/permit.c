@@ -1,4 +1,5 @@
-/* permit.c: the permits that hold something: probes.  Used once; one that nobody reports says so itself. */
+/* permit.c: the permits that hold something: probes.  Used once; one that nobody reports says so
+ * itself. */
 #include "binding.h"
 
 /* Gives back what is held, unless that was done.  Raises nothing: it runs in finalisers. */

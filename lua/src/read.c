@@ -1,4 +1,5 @@
-/* read.c: arguments.  One reader for numbers, so that every Lua version refuses and accepts the same ones. */
+/* read.c: arguments.  One reader for numbers, so that every Lua version refuses and accepts the
+ * same ones. */
 #include "binding.h"
 
 #include <math.h>
@@ -49,9 +50,9 @@ uint64_t neap__check_count(lua_State *L, int arg, const char *what, uint64_t min
     return n;
   compat_pushwide(L, min);
   compat_pushwide(L, max);
-  neap__argument_error(L, arg, what,
-                       lua_pushfstring(L, "a whole number from %s to %s", lua_tostring(L, -2),
-                                       lua_tostring(L, -1)));
+  neap__argument_error(
+      L, arg, what,
+      lua_pushfstring(L, "a whole number from %s to %s", lua_tostring(L, -2), lua_tostring(L, -1)));
   return 0;
 }
 

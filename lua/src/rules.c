@@ -50,7 +50,8 @@ static const field *field_find(const char *name) {
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-/* What does not fit a member is set to its largest value: preparing the rules then tells the range, if it has one. */
+/* What does not fit a member is set to its largest value: preparing the rules then tells the range,
+ * if it has one. */
 static const char *read_count(lua_State *L, int index, void *member) {
   lua_Number n = lua_tonumber(L, index);
   if (lua_type(L, index) != LUA_TNUMBER || !isfinite(n) || n != floor(n))
@@ -125,7 +126,8 @@ static void field_push(lua_State *L, const field *f, const neap_rules *rules) {
   }
 }
 
-/* nil, { field =, expected =, value = }; the value is in `given`, the table of the rules, or else the default. */
+/* nil, { field =, expected =, value = }; the value is in `given`, the table of the rules, or else
+ * the default. */
 static int push_fault(lua_State *L, const char *name, const char *expected, int given) {
   lua_pushnil(L);
   lua_createtable(L, 0, 5);

@@ -1,5 +1,5 @@
-/* steps.c: guard:acquire() and guard:report(), as far as they are plain: a breaker that stays where it is, a
- * call whose outcome is given by name. */
+/* steps.c: guard:acquire() and guard:report(), as far as they are plain: a breaker that stays where
+ * it is, a call whose outcome is given by name. */
 #include "line.h"
 
 static NEAP__SELDOM int refused(lua_State *L, const line *n, uint64_t now_ms, neap_verdict verdict,
@@ -74,8 +74,8 @@ int neap__l_report(lua_State *L) {
   return 2;
 }
 
-/* guard:deadline() -> by when the call that began last should end | nil.  To be asked first thing in
- * f. */
+/* guard:deadline() -> by when the call that began last should end | nil.  To be asked first thing
+ * in f. */
 int neap__l_deadline(lua_State *L) {
   const line *n = method_line(L);
   check_self(L, n, "deadline");
