@@ -9,10 +9,11 @@ policy=${POLICY:-policies/flag_provider.lua}
 
 # NEAP_BIN: a neap that is built already.
 if [ -z "${NEAP_BIN:-}" ]; then
-  NEAP_BIN=build/release/bin/neap
+  NEAP_BIN=build/run/bin/neap # a tree of its own: the program, no tests
   echo "building $NEAP_BIN"
   log=$(mktemp)
-  if ! { cmake --preset release && cmake --build --preset release --parallel; } >"$log" 2>&1; then
+  if ! { cmake -S . -B build/run -DCMAKE_BUILD_TYPE=Release -DNEAP_TESTS=OFF &&
+    cmake --build build/run --target neap_program --parallel; } >"$log" 2>&1; then
     tail -40 "$log" >&2
     exit 1
   fi
