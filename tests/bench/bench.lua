@@ -1,4 +1,5 @@
---- A table of what each operation costs here, beside the floors it stands on, measured in the same rounds.
+--- A table of what each operation costs here, beside the floors it stands on, measured in the same
+--- rounds.
 --
 --   lua5.4 tests/bench/bench.lua BUILD [--json] [--rounds=11]
 --
@@ -16,7 +17,7 @@ end
 
 -- ---- what ----
 
---- { title, { rows } }; a row is { name in the programs' output, what to print, floor to compare with }.
+--- { title, { rows } }; a row is { name in what the programs print, what to call it, its floor }.
 local sections = {
   { "Floors", {
     { "floor empty call", "a call that returns at once" },
@@ -40,16 +41,19 @@ local sections = {
     { "shared pair, 10 % fail", "... one of ten a failure", "shared pair" },
     { "shared pair, last 100 calls", "... window of the last 100 calls", "shared pair" },
     { "shared pair, new slice", "... the first in a new slice", "shared pair" },
-    { "shared pair, new slice, failures in it", "... with failures in the window", "shared pair" },
+    { "shared pair, new slice, failures in it", "... with failures in the window",
+      "shared pair" },
     { "shared pair, all expired", "... after the whole window expired", "shared pair" },
     { "shared refusal", "refusal, open", "floor empty call" },
     { "shared refusal, coarse clock", "... reading the coarse clock", "floor coarse clock" },
     { "shared refusal, counted", "refusal, counted", "floor fetch_add" },
-    { "shared refusal, counted, coarse clock", "... reading the coarse clock", "floor coarse clock" },
+    { "shared refusal, counted, coarse clock", "... reading the coarse clock",
+      "floor coarse clock" },
     { "shared probe", "half-open probe and its report", "floor compare-and-swap" },
-    { "shared trip, probe and close", "open, half-open and closed again", "floor compare-and-swap" },
+    { "shared trip, probe and close", "open, half-open, closed again", "floor compare-and-swap" },
     { "shared pair, 2 threads", "pair, 2 threads on one breaker", "floor fetch_add, 2 threads" },
-    { "shared pair, 2 processes", "pair, 2 processes on one breaker", "floor fetch_add, 2 processes" },
+    { "shared pair, 2 processes", "pair, 2 processes on one breaker",
+      "floor fetch_add, 2 processes" },
     { "floor engine under robust mutex, 2 threads", "the local engine under a robust mutex",
       "floor fetch_add, 2 threads" },
     { "shared pair, 2 threads, own breakers", "pair, 2 threads, each its own", "shared pair" },
@@ -72,7 +76,8 @@ local sections = {
     { "guard acquire and report", "guard:acquire and guard:report",
       "floor two empty methods and a Lua call" },
     { "guard call", "guard:call", "floor pcall and an empty method" },
-    { "guard call, classified", "... with the policy's classify", "floor pcall and an empty method" },
+    { "guard call, classified", "... with the policy's classify",
+      "floor pcall and an empty method" },
     { "guard call, refused", "... refused", "floor pcall and an empty method" },
     { "breaker acquire and report", "neap.core's breaker: acquire and report",
       "floor two empty methods and a Lua call" },
@@ -103,7 +108,10 @@ local function print_table(found)
     print(("\n%-44s %9s   %-17s %s"):format(section[1], "ns", "min .. max", "of"))
     for _, row in ipairs(section[2]) do
       local m, floor = found[row[1]], found[row[3]]
-      local of = floor and ("%6.2f x %s"):format(m.median / floor.median, row[3]:gsub("^floor ", "")) or ""
+      local of = ""
+      if floor then
+        of = ("%6.2f x %s"):format(m.median / floor.median, (row[3]:gsub("^floor ", "")))
+      end
       print(("  %-42s %9s   %-17s %s"):format(row[2], short(m.median),
         short(m.min) .. " .. " .. short(m.max), of))
     end
@@ -113,7 +121,8 @@ end
 local function print_json(found)
   local lines = {}
   for name, m in pairs(found) do
-    lines[#lines + 1] = ('  "%s": { "median": %.3f, "min": %.3f, "max": %.3f }'):format(name, m.median, m.min, m.max)
+    lines[#lines + 1] = ('  "%s": { "median": %.3f, "min": %.3f, "max": %.3f }'):format(
+      name, m.median, m.min, m.max)
   end
   table.sort(lines)
   print("{\n" .. table.concat(lines, ",\n") .. "\n}")

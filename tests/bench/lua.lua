@@ -7,11 +7,13 @@ local floor = require "bench_floor"
 local neap = require "neap"
 local policy = require "neap.policy"
 
-local COUNTED, SLICE_NS, SETTLED, WATCHED = 1000, 2.5e6, 2000, 100000
+local COUNTED, WATCHED, SETTLED, SLICE_NS = 1000, 100000, 2000, 2.5e6
 
 -- Each measurement is a loop of its own: an indirect call would be part of what it measures.
 local measurements = {}
-local function measure(name, loop) measurements[#measurements + 1] = { name = name, loop = loop } end
+local function measure(name, loop)
+  measurements[#measurements + 1] = { name = name, loop = loop }
+end
 
 local function guard_of(text)
   local p, err = policy.parse(text, "=bench")
@@ -91,7 +93,8 @@ do
 end
 
 do
-  local g = guard_of("return { name = 'open', " .. TRIP .. ", open = { cooldown_ms = 86400000, jitter = 0 } }")
+  local g = guard_of("return { name = 'open', " .. TRIP ..
+    ", open = { cooldown_ms = 86400000, jitter = 0 } }")
   g:trip()
   measure("guard call, refused", function(n)
     for _ = 1, n do g:call(empty) end
@@ -110,11 +113,14 @@ local function print_times(rounds)
   collectgarbage("generational")
   for _, m in ipairs(measurements) do
     m.loop(SETTLED)
-    m.n = math.max(100, math.floor(SETTLED * SLICE_NS / math.max(1, time_of(m.loop, SETTLED))))
+    local ns = time_of(m.loop, SETTLED) / SETTLED
+    m.n = math.max(100, math.floor(SLICE_NS / math.max(0.1, ns)))
     m.rounds = {}
   end
   for round = 1, rounds do
-    for _, m in ipairs(measurements) do m.rounds[round] = ("%.3f"):format(time_of(m.loop, m.n) / m.n) end
+    for _, m in ipairs(measurements) do
+      m.rounds[round] = ("%.3f"):format(time_of(m.loop, m.n) / m.n)
+    end
   end
   for _, m in ipairs(measurements) do print(m.name .. "\t" .. table.concat(m.rounds, " ")) end
 end

@@ -31,7 +31,8 @@ function run.script(name, ...)
   local here = arg[0]:match("^(.*)/[^/]*$") or "."
   return {
     "env", ("LUA_PATH=%s/../../lua/?.lua;%s/../../lua/?/init.lua;;"):format(here, here),
-    ("LUA_CPATH=%s/lua/?.so;%s/bench/?.so;;"):format(build, build), "lua5.4", here .. "/" .. name, ...
+    ("LUA_CPATH=%s/lua/?.so;%s/bench/?.so;;"):format(build, build),
+    "lua5.4", here .. "/" .. name, ...
   }
 end
 
@@ -64,7 +65,8 @@ function run.callgrind(words)
   table.move(words, 1, #words, #command + 1, command)
   run.output(command)
   local counts = {}
-  local list = io.popen("grep -sE '^(desc: Trigger: Client Request|totals): ' " .. quoted(dir) .. "/count.*")
+  local pattern = "^(desc: Trigger: Client Request|totals): "
+  local list = io.popen(("grep -shE %s %s/count.*"):format(quoted(pattern), quoted(dir)))
   local name
   for line in list:lines() do
     name = line:match("Client Request: (.*)") or name

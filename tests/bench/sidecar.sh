@@ -6,6 +6,7 @@
 #
 #   ... p50 us     median latency at 1,000 requests/s over 16 connections, open loop (bench_load)
 #   ... req/s      saturated by wrk, 16 connections
+#   ... cpu us     of neap's processor time for each of those requests
 #   neap kB        resident after each slice of requests; soak: REQUESTS of them in 20 slices
 #
 # The upstream is another nginx with a fixed answer; it, the proxies and the load share this machine.
@@ -127,17 +128,25 @@ note() { if [ -t 2 ]; then printf '\r%-60s' "$*" >&2; fi; }
 # at_rate NAME ADDRESS PATH
 at_rate() {
   note "sidecar: $1, 1,000 requests/s"
-  "$load" "$2" "$3" 1000 4 16 >"$dir/load"
+  "$load" "$2" "$3" 1000 3 16 >"$dir/load"
   awk -F'\t' '$1 == "p50" { print $2 }' "$dir/load" >>"$dir/$1 p50 us"
   errors=$(awk -F'\t' '$1 == "errors" { print $2 }' "$dir/load")
   [ "$errors" = 0 ] || { echo "sidecar.sh: $1: $errors requests failed" >&2; exit 1; }
 }
 
+# Nanoseconds of processor that neap has had.
+neap_cpu_ns() { awk '{ print $1 }' "/proc/$neap_pid/schedstat"; }
+
 # saturated NAME ADDRESS PATH
 saturated() {
   note "sidecar: $1, saturated"
-  wrk -t1 -c16 -d2s "http://$2$3" >"$dir/wrk"
+  before=$(neap_cpu_ns)
+  wrk -t1 -c16 -d1s "http://$2$3" >"$dir/wrk"
+  after=$(neap_cpu_ns)
   awk '/^Requests\/sec/ { print $2 }' "$dir/wrk" >>"$dir/$1 req_s"
+  case $1 in neap*)
+    awk -v ns=$((after - before)) '/requests in/ { print ns / 1000 / $1 }' "$dir/wrk" >>"$dir/$1 cpu us" ;;
+  esac
 }
 
 resident_kb() { awk '/^VmRSS/ { print $2 }' "/proc/$neap_pid/status"; }
@@ -173,6 +182,6 @@ fi
 note ""
 [ ! -t 2 ] || printf '\r' >&2
 
-for file in "$dir"/*" p50 us" "$dir"/*" req_s" "$dir/neap kB"; do
+for file in "$dir"/*" p50 us" "$dir"/*" req_s" "$dir"/*" cpu us" "$dir/neap kB"; do
   [ -f "$file" ] && printf '%s\t%s\n' "$(basename "$file" | sed 's,req_s,req/s,')" "$(tr '\n' ' ' <"$file")"
 done
