@@ -130,12 +130,16 @@ int64_t neap__opt_retry_after(lua_State *L, int arg);
 uint32_t neap__check_epoch(lua_State *L, int arg);
 neap_outcome neap__check_other_outcome(lua_State *L, int arg);
 
+static inline bool neap__is_success(const char *name, size_t length) {
+  return length == 7 && memcmp(name, "success", 7) == 0;
+}
+
 /* The outcome named at `arg`. */
 static inline neap_outcome neap__check_outcome(lua_State *L, int arg) {
   if (lua_type(L, arg) == LUA_TSTRING) {
     size_t length;
     const char *name = lua_tolstring(L, arg, &length);
-    if (length == 7 && memcmp(name, "success", 7) == 0) return NEAP_SUCCESS;
+    if (neap__is_success(name, length)) return NEAP_SUCCESS;
   }
   return neap__check_other_outcome(L, arg);
 }

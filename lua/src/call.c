@@ -27,8 +27,9 @@ enum { SLOT_FRAME = 1, SLOT_F };
 /* A call under way. */
 typedef struct call {
   line *line;
-  uint64_t wide; /* the permit; 0: it is in the slot after the frame */
-  int kept;      /* f and its arguments */
+  const void *generation; /* identity of the frame */
+  uint64_t wide;          /* the permit; 0: it is in the slot after the frame */
+  int kept;               /* f and its arguments */
   bool hosted;
 } call;
 
@@ -46,7 +47,8 @@ static inline call context_call(lua_State *L, lua_KContext context) {
   uint64_t bits = (uint64_t)context;
   uint64_t flags = CONTEXT_WIDE ? bits >> PERMIT_WIDE_BITS : bits;
   uint64_t wide = CONTEXT_WIDE ? bits & ((UINT64_C(1) << PERMIT_WIDE_BITS) - 1) : 0;
-  return (call){method_line(L), wide, (int)(flags / 2), flags & 1};
+  const void *generation = lua_topointer(L, SLOT_FRAME);
+  return (call){method_line(L), generation, wide, (int)(flags / 2), flags & 1};
 }
 
 static inline int slot_kept(const call *c) { return c->wide ? SLOT_F : SLOT_F + 1; }
@@ -157,8 +159,8 @@ static void lend_duration(lua_State *L, line *n, uint64_t duration_ms) {
   n->lent_ms = duration_ms;
 }
 
-/* Asks the policy about the success whose results are at a.  Answers where outcome, reason,
- * retry_after_ms and fault are; 0: it has to be asked another way. */
+/* Asks the policy about the success whose results are at a.  Answers where its answer begins, which
+ * is the top of the stack; 0: it has to be asked another way. */
 static int classify_success(lua_State *L, const call *c, int a, uint64_t duration_ms) {
   line *n = c->line;
   if (n->is_lent) return 0;
@@ -168,16 +170,21 @@ static int classify_success(lua_State *L, const call *c, int a, uint64_t duratio
   lua_pushvalue(L, lua_upvalueindex(M_CLASSIFY));
   lua_pushvalue(L, lua_upvalueindex(M_CALL));
   n->is_lent = true;
-  bool answered = lua_pcall(L, 1, 4, 0) == LUA_OK;
+  bool answered = lua_pcall(L, 1, LUA_MULTRET, 0) == LUA_OK;
   n->is_lent = false;
   take_result_back(L, a);
   take_arguments_back(L, c);
   return answered ? a + 2 : 0;
 }
 
+/* Outcome, reason, retry_after_ms, fault: the first says "success", and the last is not there. */
 static bool is_plain_success(lua_State *L, int verdict) {
-  return lua_isnil(L, verdict + 3) && lua_type(L, verdict) == LUA_TSTRING &&
-         strcmp(lua_tostring(L, verdict), "success") == 0;
+  int answers = lua_gettop(L) - verdict + 1;
+  if (answers < 1 || (answers > 3 && !lua_isnil(L, verdict + 3))) return false;
+  size_t length = 0;
+  const char *outcome =
+      lua_type(L, verdict) == LUA_TSTRING ? lua_tolstring(L, verdict, &length) : NULL;
+  return neap__is_success(outcome, length);
 }
 
 /* ---- After f --------------------------------------------------------------------------------- */
@@ -192,7 +199,10 @@ static int succeed(lua_State *L, const call *c, int a) {
   if (counted.duration_ms > slow_ms) return settle(L, c, "answer", a, 0);
   if (n->has_classify) {
     int verdict = classify_success(L, c, a, counted.duration_ms);
-    if (!verdict || !is_plain_success(L, verdict)) return settle(L, c, "answer", a, verdict);
+    if (!verdict || !is_plain_success(L, verdict)) {
+      lua_settop(L, a + 5);
+      return settle(L, c, "answer", a, verdict);
+    }
   }
   neap_permit permit = neap__narrow(c->wide);
   neap_transition moved;
@@ -216,8 +226,7 @@ static int ended(lua_State *L, const call *c, int status) {
   }
   if (c->hosted && !lua_toboolean(L, a++)) return settle(L, c, "abandoned", a, 0);
   bool is_good = lua_toboolean(L, a) || lua_isnil(L, a + 1);
-  if (is_good && c->wide && lua_topointer(L, SLOT_FRAME) == n->generation &&
-      (!n->panel || n->panel->panel))
+  if (is_good && c->wide && c->generation == n->generation && (!n->panel || n->panel->panel))
     return succeed(L, c, a);
   return settle(L, c, "answer", a, 0);
 }
@@ -271,7 +280,7 @@ static NEAP__SELDOM void slot_permit(lua_State *L, call *c, neap_permit permit, 
 }
 
 /* From where there is a frame at 1, f at 2, its arguments above. */
-static int begin(lua_State *L, line *n, int args) {
+static int begin(lua_State *L, line *n, const void *generation, int args) {
   uint64_t now_ms = method_now(L, n);
   neap_permit permit;
   neap_transition moved;
@@ -279,7 +288,7 @@ static int begin(lua_State *L, line *n, int args) {
   neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
   if (verdict > NEAP_ALLOW_BYPASS) return refuse(L, n, now_ms, verdict, &moved, args);
   n->deadline_ms = n->timeout_ms ? now_ms + n->timeout_ms : 0;
-  call c = {.line = n, .wide = neap__wide(permit, now_ms, 0)};
+  call c = {.line = n, .generation = generation, .wide = neap__wide(permit, now_ms, 0)};
   if (verdict == NEAP_ALLOW_PROBE || !CONTEXT_WIDE || args >= KEPT_MOST)
     slot_permit(L, &c, permit, now_ms, verdict == NEAP_ALLOW_PROBE);
   if (moved.cause != NEAP_BY_NOTHING) neap__tell_moved(L, &moved);
@@ -308,7 +317,7 @@ int neap__l_call(lua_State *L) {
   check_f(L, SLOT_F);
   int args = check_room(L);
   lua_copy(L, lua_upvalueindex(M_GENERATION), SLOT_FRAME);
-  return begin(L, n, args);
+  return begin(L, n, n->generation, args);
 }
 
 /* call_in(frame, f, ...) -> a, b, info: as call, when it is another guard's fallback */
@@ -317,7 +326,7 @@ int neap__l_call_in(lua_State *L) {
   check_open(L, n);
   luaL_checktype(L, SLOT_FRAME, LUA_TTABLE);
   check_f(L, SLOT_F);
-  return begin(L, n, check_room(L));
+  return begin(L, n, lua_topointer(L, SLOT_FRAME), check_room(L));
 }
 
 #endif

@@ -27,7 +27,7 @@ static NEAP__SELDOM int acquire_key(lua_State *L) {
 int neap__l_acquire(lua_State *L) {
   line *n = method_line(L);
   check_self(L, n, "acquire");
-  if (!lua_isnoneornil(L, 2)) return acquire_key(L);
+  if (lua_gettop(L) > 1 && !lua_isnil(L, 2)) return acquire_key(L);
   uint64_t now_ms = method_now(L, n);
   neap_permit permit;
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
@@ -56,10 +56,13 @@ int neap__l_report(lua_State *L) {
   line *n = method_line(L);
   check_self(L, n, "report");
   uint64_t wide;
-  if (n->has_trip || lua_gettop(L) != 3 || !neap__read_ms(L, 2, &wide) ||
-      lua_type(L, 3) != LUA_TSTRING)
+  size_t length;
+  if (n->has_trip || lua_gettop(L) != 3 || lua_type(L, 3) != LUA_TSTRING ||
+      !neap__read_ms(L, 2, &wide))
     return report_by_hook(L);
-  neap_outcome outcome = neap__check_outcome(L, 3);
+  const char *name = lua_tolstring(L, 3, &length);
+  neap_outcome outcome =
+      neap__is_success(name, length) ? NEAP_SUCCESS : neap__check_other_outcome(L, 3);
   uint64_t now_ms = method_now(L, n);
   neap_permit permit = neap__narrow(wide);
   neap_call call = {.outcome = outcome, .duration_ms = neap__wide_age_ms(wide, now_ms)};
