@@ -61,6 +61,10 @@ end
 
 -- ---- HTTP -------------------------------------------------------------------------------------
 
+-- The first digit of each status there can be; nothing for what is none.
+local CLASS = {}
+for status = 100, 599 do CLASS[status] = math.floor(status / 100) end
+
 local function new_http(transport)
   return classifier({
     class = { [1] = "success", [2] = "success", [3] = "success", [4] = "neutral", [5] = "failure" },
@@ -69,10 +73,10 @@ local function new_http(transport)
   }, function(self, call)
     local ended_by, status = call.ended_by, call.status
     if status == nil or ended_by ~= nil and ended_by ~= "answer" then return transport(call) end
-    if type(status) ~= "number" then return "failure", "no HTTP status" end
-    local verdict = self.status[status] or self.class[(status - status % 100) / 100]
+    local class = CLASS[status]
+    local verdict = class and (self.status[status] or self.class[class])
     if verdict == "success" then return verdict end
-    if not verdict or status % 1 ~= 0 then return "failure", "no HTTP status" end
+    if not verdict then return "failure", "no HTTP status" end
     local says_when = verdict == "failure" and self.retry_after[status]
     return verdict, "status " .. status, says_when and retry_after.ms(call.headers) or nil
   end)
@@ -143,11 +147,9 @@ local function new_ofrep(transport, http)
   }, function(self, call)
     local ended_by = call.ended_by
     if ended_by ~= nil and ended_by ~= "answer" then return transport(call) end
-    local code, status = call.code, call.status
-    if code == nil and type(status) == "number" and status >= 400 then
-      code = body_code(call.body)
-    end
-    local verdict = code ~= nil and self.code[code]
+    local code, class = call.code, CLASS[call.status]
+    if code == nil and class and class >= 4 then code = body_code(call.body) end
+    local verdict = self.code[code]
     if not verdict then return http(call) end
     return verdict, code
   end)
@@ -234,6 +236,9 @@ local function new_default(library)
   end)
 end
 
+local NAMES = { "transport", "http", "grpc", "ofrep", "default" }
+local originals = setmetatable({}, { __mode = "k" }) -- the classifiers a library began with
+
 --- A library with tables of its own: each policy generation has one.
 local function new()
   local library = {}
@@ -244,6 +249,8 @@ local function new()
   library.ofrep = new_ofrep(library.transport, library.http)
   library.default = new_default(library)
   library.errors = new_errors(library)
+  originals[library] = {}
+  for _, name in ipairs(NAMES) do originals[library][name] = library[name] end
   return library
 end
 
@@ -257,6 +264,55 @@ end
 ---@field retry_after_ms fun(call: neap.Call): integer|nil
 local classify = new()
 classify.new = new
+
+-- ---- What a policy made of its library ----------------------------------------------------------
+
+local DATA = { string = true, boolean = true, number = true }
+
+--- The fields of a classifier and of the tables in it, copied; nil if there is more to them.
+local function data_of(fields, is_inner)
+  local copy = {}
+  for key, value in next, fields do
+    if type(value) == "table" and not is_inner and getmetatable(value) == nil then
+      value = data_of(value, true)
+      if not value then return nil end
+    elseif not DATA[type(value)] then
+      return nil
+    end
+    copy[key] = value
+  end
+  return copy
+end
+
+--- A library with the tables of `library`, which from then on are nobody else's; nil if there is
+--- more to it than other values in its tables.
+local function sealed_library(library)
+  local copy = new()
+  for _, name in ipairs(NAMES) do
+    if rawget(library, name) ~= originals[library][name] then return nil end
+    local fields = data_of(library[name])
+    if not fields then return nil end
+    for key in next, copy[name] do copy[name][key] = nil end
+    for key, value in next, fields do copy[name][key] = value end
+  end
+  return copy
+end
+
+--- The same classifier with tables that nobody can change any more; nil if `value` is none of
+--- `library`'s, or its tables hold more than data.
+---@param library table as of classify.new()
+---@param value any
+---@return neap.Classifier|nil
+function classify.sealed(library, value)
+  if not made[value] then return nil end
+  local copy = sealed_library(library)
+  if not copy then return nil end
+  for _, name in ipairs(NAMES) do
+    if library[name] == value then return copy[name] end
+  end
+  local lists = data_of(value)
+  return lists and lists.record and lists.ignore and copy.errors(lists) or nil
+end
 
 local function is_same(a, b)
   if type(a) ~= "table" or type(b) ~= "table" then return a == b end
@@ -273,7 +329,7 @@ end
 ---@param library table as of classify.new()
 ---@return boolean
 function classify.is_changed(library)
-  for _, name in ipairs { "transport", "http", "grpc", "ofrep" } do
+  for _, name in ipairs(NAMES) do
     if not is_same(library[name], classify[name]) then return true end
   end
   return false

@@ -48,17 +48,25 @@ local function whole_ms(ms)
   return math.floor(ms)
 end
 
-local function new_classify(box, f)
+--- What classify answered, as a verdict; ok is false if it did not, and outcome says why.
+local function judged(call, ok, outcome, reason, retry_ms)
+  if ok and OUTCOMES[outcome] and (reason == nil or type(reason) == "string") then
+    outcome = outcome_of(outcome, call)
+    if retry_ms == nil then return outcome, reason end
+    if type(retry_ms) == "number" then return outcome, reason, whole_ms(retry_ms) end
+  end
+  return shipped(call, ok and classify_fault(outcome, reason, retry_ms) or outcome)
+end
+
+--- A classify of the policy's own runs in the box.  One of the shipped ones is code of ours, and so
+--- are its tables once they are copied: it needs no box.
+local function new_classify(box, f, library)
+  local ours = classify.sealed(library, f)
+  if not ours then return core.classifier(box, f, judged) end
   return function(call)
-    local ok, outcome, reason, retry_ms = run(box, f, call)
-    if ok and OUTCOMES[outcome] and (reason == nil or type(reason) == "string") then
-      outcome = outcome_of(outcome, call)
-      if retry_ms == nil then return outcome, reason end
-      if type(retry_ms) == "number" then return outcome, reason, whole_ms(retry_ms) end
-    end
-    if ok then return shipped(call, classify_fault(outcome, reason, retry_ms)) end
-    if reason == "condemned" then f = nil end
-    return shipped(call, outcome)
+    local ok, outcome, reason, retry_ms = pcall(ours, call)
+    if ok and reason == nil and outcome == "success" then return outcome end
+    return judged(call, ok, outcome, reason, retry_ms)
   end
 end
 
@@ -178,7 +186,7 @@ function generation.new(parts)
     mode = values.mode or "auto", params = parts.params, stages = parts.stages,
     has_classify = verdict ~= nil,
     fallback_on = set_of(values.fallback_on or schema.by_key.fallback_on.default),
-    classify = verdict and new_classify(box, verdict) or shipped,
+    classify = verdict and new_classify(box, verdict, parts.library) or shipped,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
   }

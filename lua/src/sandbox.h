@@ -29,7 +29,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Adds box, run, budget, harden, library and fingerprint to the table on top of the stack. */
+/* Adds box, run, classifier, budget, held, library, harden and fingerprint to the table on top of
+ * the stack. */
 int neap__open_sandbox(lua_State *L);
 
 /* Gives all strings of the state the methods that charge and stay within budget, and no metatable
@@ -49,9 +50,10 @@ void neap__charge(lua_State *L, size_t units);
 
 struct neap__box;
 
+/* All zero but `cap` will do. */
 typedef struct neap__arena {
   size_t cap;     /* bytes */
-  size_t reserve; /* of which policies may not use the last so many; 0: a quarter */
+  size_t reserve; /* of which policies' decisions may not use the last so many; 0: a quarter */
   size_t used, peak;
   struct neap__box *boxes; /* all in this state */
   bool crowded;            /* a decision was refused memory for want of room */
@@ -62,14 +64,44 @@ void *neap__arena_alloc(void *arena, void *block, size_t old_size, size_t new_si
 
 /* ---- Between the sandbox's files ------------------------------------------------------------- */
 
+typedef enum neap__overrun { WITHIN = 0, OVER_STEPS, OVER_BYTES, OVER_TIME } neap__overrun;
+
+typedef struct neap__box {
+  lua_State *co; /* kept by the box's first user value; NULL: to be made */
+  neap__overrun over;
+  bool running;         /* a decision is under way */
+  bool condemned;       /* hoarded: runs no more */
+  int64_t units, bytes; /* left, of the decision that runs */
+  uint64_t deadline_ns; /* of processor time; 0: not known before the first slice is over */
+  uint64_t looked_ns;   /* at the monotonic clock, when the deadline was set */
+  lua_Alloc alloc;      /* the state's own, while a decision runs */
+  void *alloc_data;
+  uint32_t slice; /* steps */
+  uint32_t budget_steps, budget_ms;
+  int64_t budget_bytes;
+  int64_t held; /* bytes taken less bytes freed while it ran: what it hoards, about */
+  const char *success, *neutral; /* the strings, kept by the box's classifier */
+  neap__arena *arena;            /* NULL: the state has another allocator */
+  struct neap__box *next;
+} neap__box;
+
+void neap__open_box(lua_State *L);
+
+/* Whether this thread is in the middle of a decision. */
+bool neap__box_is_running(void);
+
+void neap__arena_join(lua_State *L, neap__box *b);
+void neap__arena_leave(neap__box *b);
+void neap__arena_make_room(neap__arena *arena, lua_State *L);
+
 /* Push a table of functions, made anew at each call. */
 void neap__push_string_library(lua_State *L);
 void neap__push_table_library(lua_State *L);
 
 #define NEAP__MATCH_CAPTURES 32
 
-/* A Lua pattern against a subject.  `subject`, `subject_end` and `pattern_end` are set once; `count`
- * and `depth` to 0 before each try. */
+/* A Lua pattern against a subject.  `subject`, `subject_end` and `pattern_end` are set once,
+ * `count` and `depth` to 0 before each try. */
 typedef struct neap__match {
   lua_State *L;
   const char *subject, *subject_end, *pattern_end;

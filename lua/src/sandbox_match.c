@@ -31,7 +31,7 @@ static bool class_accepts(int class, int c) {
     case 'u': is = isupper(c); break;
     case 'w': is = isalnum(c); break;
     case 'x': is = isxdigit(c); break;
-  case 'z': is = c == 0; break; /* of Lua 5.1 */
+    case 'z': is = c == 0; break; /* of Lua 5.1 */
     default: return class == c;
   }
   return isupper(class) ? !is : is;
@@ -162,7 +162,7 @@ static bool frontier(neap__match *m, const char *s, const char *p, const char *e
   return !set_accepts(p, end - 1, before) && set_accepts(p, end - 1, here);
 }
 
-/* An item that begins with %: moves *s and *p over it.  ITEM_CLASS if it is a class like any other. */
+/* An item that begins with %: moves *s and *p over it.  ITEM_CLASS if it is a class like others. */
 typedef enum item { ITEM_CLASS, ITEM_MATCHED, ITEM_FAILED } item;
 
 static item special(neap__match *m, const char **s, const char **p) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A position as the manual counts it, from 1, or from the end if negative: to one from 0, in 0..length. */
+/* A position as the manual counts it, from 1, or from the end if negative: as one from 0. */
 static size_t from_position(lua_Integer i, size_t length) {
   if (i > 0) return (size_t)i - 1 < length ? (size_t)i - 1 : length;
   if (i == 0 || i < -(lua_Integer)length) return 0;
@@ -214,7 +214,7 @@ static int found(lua_State *L, bool find) {
 static int l_find(lua_State *L) { return found(L, true); }
 static int l_match(lua_State *L) { return found(L, false); }
 
-/* Upvalues: subject, pattern, where to go on, where the last match ended (an empty one there is none). */
+/* Upvalues: subject, pattern, where to go on, where the last match ended. */
 static int gmatch_next(lua_State *L) {
   size_t length, n;
   const char *s = lua_tolstring(L, lua_upvalueindex(1), &length);

@@ -13,7 +13,7 @@ static lua_Integer check_list(lua_State *L, int arg) {
   return (lua_Integer)lua_rawlen(L, arg);
 }
 
-/* i..j as a count, for which the decision pays; 0 if there is none, SIZE_MAX if it can't be told. */
+/* i..j as a count, for which the decision pays; 0 if there is none, SIZE_MAX if it is that long. */
 static size_t charge_range(lua_State *L, lua_Integer i, lua_Integer j) {
   if (i > j) return 0;
   size_t n = (size_t)j - (size_t)i;
@@ -116,7 +116,7 @@ static bool goes_before(lua_State *L, int a, int b) {
   return before;
 }
 
-/* Lets the value on top sink from place `hole` of a heap of n, over whatever goes after it; pops it. */
+/* Lets the value on top sink from place `hole` of a heap of n, over what goes after it; pops it. */
 static void heap_sink(lua_State *L, lua_Integer hole, lua_Integer n) {
   int value = lua_gettop(L);
   for (lua_Integer child; (child = 2 * hole) <= n; hole = child) {
@@ -139,8 +139,8 @@ static void heap_sink(lua_State *L, lua_Integer hole, lua_Integer n) {
   lua_rawseti(L, 1, hole);
 }
 
-/* sort(t [, before]): a heap, so that n * log n comparisons are the most there are, and a `before` that
- * contradicts itself gives some order and no more. */
+/* sort(t [, before]): a heap, so that n * log n comparisons are the most there are, and a `before`
+ * that contradicts itself gives some order and no more. */
 static int l_sort(lua_State *L) {
   lua_Integer n = check_list(L, 1);
   if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
