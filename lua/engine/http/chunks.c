@@ -10,8 +10,6 @@
  */
 #include "head.h"
 
-#include <string.h>
-
 enum { SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER, NAME, VALUE, VALUE_LF, END_LF };
 
 #define DIGITS_MAX 15   /* below 2^60 */
@@ -24,11 +22,9 @@ static int hex(char c) {
   return -1;
 }
 
-static bool is_text(char c) { return c == '\t' || ((unsigned char)c >= ' ' && c != 0x7f); }
+static bool is_text(char c) { return http_span_value(&c, &c + 1) == 1; }
 
-static bool is_token(char c) {
-  return (unsigned char)c > ' ' && (unsigned char)c < 0x7f && !strchr("\"(),/:;<=>?@[\\]{}", c);
-}
+static bool is_token(char c) { return http_span_token(&c, &c + 1) == 1; }
 
 static bool step_size(http_chunks *k, char c) {
   int digit = hex(c);

@@ -2,7 +2,8 @@
  *
  *   upstream   one origin: its URL, its addresses, its pools of kept connections     upstream.c
  *   pool       one curl multi handle: the connections to one set of addresses         pool.c
- *   transfer   one request and its answer: a curl easy handle, used again and again   transfer.c
+ *   transfer   one request and its answer: a curl easy handle, used again and again   transfer.c,
+ *              outgoing.c (the request's head), incoming.c (the answer's)
  *
  * When the upstream's addresses change, it gets a new pool.  The old one takes no new transfers and
  * goes when its last has ended, and with it the connections to an address that is no longer meant.
@@ -67,8 +68,9 @@ struct http_transfer {
   uint64_t generation; /* ... of the pool */
   http_bytes in;       /* the reason and the field lines of the answer */
   size_t reason_length;
-  http_bytes listed;  /* what its Connection field names */
-  size_t in_capacity; /* of `headers` */
+  http_bytes listed;       /* what its Connection field names */
+  struct http_mark *marks; /* where in `in` the fields are */
+  size_t in_capacity;      /* of `headers` and `marks` */
   bool waiting, added, cancelled, ended, paused, head_done, verbose, stray, chunked, fresh;
   char curl_error[CURL_ERROR_SIZE];
 };
@@ -144,6 +146,21 @@ void http_upstream_forget(http_upstream *upstream,
                           http_transfer *transfer); /* that waits for an address */
 
 void http_transfer_prepare(http_transfer *transfer); /* for its pool */
+
+/* outgoing.c */
+void http_out_reserve(http_transfer *transfer,
+                      const http_request *request); /* first: room for all */
+char *http_out_add(http_transfer *transfer, const char *text, size_t length);
+struct curl_slist *http_out_fields(http_transfer *transfer, const http_request *request);
+void http_listed_add(http_bytes *listed, const neap_header *connection); /* what it names */
+bool http_field_is_kept(http_slice listed, const char *name, size_t length);
+
+/* incoming.c: curl's HEADERFUNCTION and DEBUGFUNCTION */
+size_t http_incoming_line(char *line, size_t size, size_t count, void *transfer);
+int http_incoming_remark(CURL *easy, curl_infotype type, char *text, size_t length, void *transfer);
+void http_answer_reset(http_transfer *transfer);
+
+/* transfer.c */
 void http_transfer_ended(http_transfer *transfer, CURLcode code);
 void http_transfer_fail(http_transfer *transfer, const char *error);
 void http_transfer_free(http_transfer *transfer);

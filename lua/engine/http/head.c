@@ -29,6 +29,9 @@ static size_t span(const char *p, const char *end, unsigned char kind) {
   return (size_t)(q - p);
 }
 
+size_t http_span_token(const char *p, const char *end) { return span(p, end, TOKEN); }
+size_t http_span_value(const char *p, const char *end) { return span(p, end, VALUE); }
+
 static unsigned char lower(char c) {
   return (unsigned char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
 }
@@ -57,19 +60,21 @@ bool http_value_has(const char *value, size_t length, const char *token) {
 
 bool http_name_is_hop_by_hop(const char *name, size_t length) {
   static const char *const names[] = {
-      "connection",
-      "keep-alive",
-      "proxy-connection",
-      "proxy-authenticate",
-      "proxy-authorization",
       "te",
       "trailer",
-      "transfer-encoding",
       "upgrade",
+      "connection",
+      "keep-alive",
       "http2-settings",
+      "proxy-connection",
+      "transfer-encoding",
+      "proxy-authenticate",
+      "proxy-authorization",
       "proxy-authentication-info",
   };
-  if (!length || !strchr("ckpthu", lower(*name))) return false;
+  static const uint32_t lengths = 1u << 2 | 1u << 7 | 1u << 10 | 1u << 14 | 1u << 16 | 1u << 17 |
+                                  1u << 18 | 1u << 19 | 1u << 25;
+  if (length > 25 || !(lengths >> length & 1)) return false;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (http_name_is(name, length, names[i])) return true;
   }

@@ -56,6 +56,10 @@ bool http_value_has(const char *value, size_t length, const char *token);
 /* Is the name this one (lower case)?  No regard to case. */
 bool http_name_is(const char *name, size_t length, const char *expected);
 
+/* How many of the bytes up to `end` can be in a name; in a value. */
+size_t http_span_token(const char *p, const char *end);
+size_t http_span_value(const char *p, const char *end);
+
 /* Fields that concern one connection only: Connection, Keep-Alive, Proxy-Connection, Proxy-*
  * credentials, TE, Trailer, Transfer-Encoding, Upgrade, HTTP2-Settings. */
 bool http_name_is_hop_by_hop(const char *name, size_t length);

@@ -1,125 +1,11 @@
 /* transfer.c: one request to the upstream and its answer; see client.h.
  *
- * An easy handle is set up once and then only told what differs.  The field lines lie in one buffer
- * and the curl_slist over them in one array, both used again. */
+ * An easy handle is set up once and then only told what differs.  outgoing.c makes the request's head,
+ * incoming.c reads the answer's. */
 #include "client.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-
-#define ANSWER_HEAD_MAX 262144u /* bytes in an answer's head */
-
-/* ---- Names in Connection --------------------------------------------------------------------- */
-
-static bool lists(http_slice list, const char *name, size_t length) {
-  const char *p = list.data, *end = p + list.length;
-  while (p < end) {
-    const char *comma = memchr(p, ',', (size_t)(end - p));
-    const char *stop = comma ? comma : end;
-    while (p < stop && (*p == ' ' || *p == '\t')) p++;
-    size_t n = (size_t)(stop - p);
-    while (n && (p[n - 1] == ' ' || p[n - 1] == '\t')) n--;
-    if (n == length && !strncasecmp(p, name, n)) return true;
-    p = stop + 1;
-  }
-  return false;
-}
-
-/* Connection can take away any field but those that say where a message ends and whom it is for. */
-static bool is_essential(const char *name, size_t length) {
-  return http_name_is(name, length, "content-length") || http_name_is(name, length, "host");
-}
-
-static bool is_kept(http_slice listed, const char *name, size_t length) {
-  if (http_name_is_hop_by_hop(name, length)) return false;
-  return !listed.length || is_essential(name, length) || !lists(listed, name, length);
-}
-
-/* ---- The request ----------------------------------------------------------------------------- */
-
-static void out_reserve(http_transfer *t, const http_request *r) {
-  size_t bytes = r->target.length + 128;
-  for (size_t i = 0; i < r->header_count; i++) {
-    bytes += r->headers[i].name_length + r->headers[i].value_length + 4;
-  }
-  t->out.length = t->listed.length = 0;
-  http_bytes_reserve(&t->out, bytes); /* nothing moves from here on */
-  if (r->header_count + 4 > t->out_capacity) {
-    t->out_capacity = r->header_count + 16;
-    free(t->out_nodes);
-    t->out_nodes = malloc(t->out_capacity * sizeof *t->out_nodes);
-    if (!t->out_nodes) abort();
-  }
-}
-
-static char *out_add(http_transfer *t, const char *text, size_t length) {
-  char *at = t->out.data + t->out.length;
-  memcpy(at, text, length);
-  at[length] = '\0';
-  t->out.length += length + 1;
-  return at;
-}
-
-/* curl takes "Name:" for "do not send Name" and "Name;" for "Name:". */
-static char *out_field(http_transfer *t, const neap_header *h) {
-  char *at = t->out.data + t->out.length, *p = at;
-  memcpy(p, h->name, h->name_length);
-  p += h->name_length;
-  if (h->value_length) {
-    *p++ = ':';
-    *p++ = ' ';
-    memcpy(p, h->value, h->value_length);
-    p += h->value_length;
-  } else {
-    *p++ = ';';
-  }
-  *p++ = '\0';
-  t->out.length += (size_t)(p - at);
-  return at;
-}
-
-/* All that Connection fields name, in t->listed; most name nothing but close and keep-alive. */
-static void listed_add(http_transfer *t, const neap_header *h) {
-  if (http_name_is(h->value, h->value_length, "keep-alive") ||
-      http_name_is(h->value, h->value_length, "close")) {
-    return;
-  }
-  if (t->listed.length) http_bytes_add(&t->listed, ",", 1);
-  http_bytes_add(&t->listed, h->value, h->value_length);
-}
-
-static struct curl_slist *out_fields(http_transfer *t, const http_request *r) {
-  size_t n = 0;
-  bool accept = false;
-  for (size_t i = 0; i < r->header_count; i++) {
-    const neap_header *h = &r->headers[i];
-    if (http_name_is(h->name, h->name_length, "connection")) listed_add(t, h);
-  }
-  http_slice listed = {t->listed.data, t->listed.length};
-  for (size_t i = 0; i < r->header_count; i++) {
-    const neap_header *h = &r->headers[i];
-    char *line;
-    if (http_name_is(h->name, h->name_length, "transfer-encoding")) {
-      line = out_add(t, "Transfer-Encoding: chunked", 26);
-    } else if (!is_kept(listed, h->name, h->name_length) ||
-               http_name_is(h->name, h->name_length, "expect") ||
-               http_name_is(h->name, h->name_length, "host")) {
-      continue;
-    } else {
-      accept |= http_name_is(h->name, h->name_length, "accept");
-      line = out_field(t, h);
-    }
-    t->out_nodes[n++].data = line;
-  }
-  if (r->host.length) {
-    t->out_nodes[n++].data = out_field(t, &(neap_header){"Host", 4, r->host.data, r->host.length});
-  }
-  if (!accept) t->out_nodes[n++].data = out_add(t, "Accept:", 7); /* none of curl's own */
-  if (t->uploads) t->out_nodes[n++].data = out_add(t, "Expect:", 7);
-  for (size_t i = 0; i < n; i++) t->out_nodes[i].next = i + 1 < n ? &t->out_nodes[i + 1] : NULL;
-  return n ? t->out_nodes : NULL;
-}
 
 static void set_method(http_transfer *t, const http_request *r) {
   bool uploads = r->content_length != 0;
@@ -143,179 +29,18 @@ static void set_pool(http_transfer *t) {
   curl_easy_setopt(t->easy, CURLOPT_CLOSESOCKETDATA, t->pool);
 }
 
-static void answer_reset(http_transfer *t) {
-  t->status = 0;
-  t->header_count = 0;
-  t->in.length = t->listed.length = t->reason_length = 0;
-  t->content_length = -1;
-  t->chunked = t->bodiless = false;
-}
-
 void http_transfer_prepare(http_transfer *t) {
   const http_request *r = t->request;
   set_pool(t);
   set_method(t, r);
-  out_reserve(t, r);
-  char *target = out_add(t, r->target.data, r->target.length);
+  http_out_reserve(t, r);
+  char *target = http_out_add(t, r->target.data, r->target.length);
   curl_easy_setopt(t->easy, CURLOPT_REQUEST_TARGET, target);
-  curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, out_fields(t, r));
+  curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, http_out_fields(t, r));
   if (t->uploads) {
     curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->content_length);
   }
-  answer_reset(t);
-}
-
-/* ---- The answer's head ----------------------------------------------------------------------- */
-
-static size_t refuse(http_transfer *t, const char *why) {
-  t->error = why;
-  return 0; /* curl takes that for a failed write and closes the connection */
-}
-
-static bool status_line(http_transfer *t, const char *line, const char *end) {
-  answer_reset(t);
-  if (t->phase < NEAP_PHASE_HEADERS) t->phase = NEAP_PHASE_HEADERS;
-  const char *p = memchr(line, ' ', (size_t)(end - line));
-  if (!p || end - p < 4) return false;
-  for (int i = 1; i <= 3; i++) {
-    if (p[i] < '0' || p[i] > '9') return false;
-    t->status = t->status * 10 + (p[i] - '0');
-  }
-  p += 4;
-  if (p < end && *p++ != ' ') return false;
-  for (const char *c = p; c < end; c++) {
-    if ((unsigned char)*c < ' ' && *c != '\t') return false;
-  }
-  http_bytes_add(&t->in, p, (size_t)(end - p));
-  t->reason_length = t->in.length;
-  t->bodiless = !strcmp(t->request->method, "HEAD") || t->status == 204 || t->status == 304;
-  return t->status >= 100 && t->status <= 599;
-}
-
-static bool take_length(http_transfer *t, const neap_header *h) {
-  int64_t n = 0;
-  if (!h->value_length || h->value_length > 18) return false;
-  for (size_t i = 0; i < h->value_length; i++) {
-    if (h->value[i] < '0' || h->value[i] > '9') return false;
-    n = n * 10 + (h->value[i] - '0');
-  }
-  if (t->content_length >= 0) return false;
-  t->content_length = n;
-  return true;
-}
-
-static bool take_framing(http_transfer *t, const neap_header *h) {
-  if (http_name_is(h->name, h->name_length, "content-length")) return take_length(t, h);
-  if (http_name_is(h->name, h->name_length, "transfer-encoding")) {
-    bool twice = t->chunked;
-    t->chunked = true;
-    return !twice && http_name_is(h->value, h->value_length, "chunked");
-  }
-  if (http_name_is(h->name, h->name_length, "connection")) listed_add(t, h);
-  return true;
-}
-
-/* "Name: value" up to `end` -> *h; false if it is none. */
-static bool split(const char *line, const char *end, neap_header *h) {
-  const char *colon = memchr(line, ':', (size_t)(end - line));
-  if (!colon || colon == line) return false;
-  for (const char *p = line; p < colon; p++) {
-    if ((unsigned char)*p <= ' ' || (unsigned char)*p >= 0x7f) return false;
-  }
-  const char *value = colon + 1;
-  while (value < end && (*value == ' ' || *value == '\t')) value++;
-  while (end > value && (end[-1] == ' ' || end[-1] == '\t')) end--;
-  for (const char *p = value; p < end; p++) {
-    if (((unsigned char)*p < ' ' && *p != '\t') || *p == 0x7f) return false;
-  }
-  *h = (neap_header){line, (size_t)(colon - line), value, (size_t)(end - value)};
-  return true;
-}
-
-static bool field_line(http_transfer *t, const char *line, const char *end) {
-  neap_header h;
-  if (!split(line, end, &h) || !take_framing(t, &h)) return false;
-  if (t->in.length + (size_t)(end - line) > ANSWER_HEAD_MAX) return false;
-  if (http_name_is_hop_by_hop(h.name, h.name_length)) return true;
-  http_bytes_add(&t->in, line, (size_t)(end - line));
-  http_bytes_add(&t->in, "\r\n", 2);
-  t->header_count++;
-  return true;
-}
-
-/* Takes out what Connection names, and cuts the rest up into t->headers. */
-static void head_conclude(http_transfer *t) {
-  http_slice listed = {t->listed.data, t->listed.length};
-  char *p = t->in.data + t->reason_length, *to = p, *end = t->in.data + t->in.length;
-  if (t->header_count > t->in_capacity) {
-    t->in_capacity = t->header_count + 16;
-    free(t->headers);
-    t->headers = malloc(t->in_capacity * sizeof *t->headers);
-    if (!t->headers) abort();
-  }
-  t->header_count = 0;
-  while (p < end) {
-    char *stop = memchr(p, '\r', (size_t)(end - p));
-    size_t length = (size_t)(stop + 2 - p);
-    neap_header h;
-    if (split(p, stop, &h) && is_kept(listed, h.name, h.name_length) &&
-        (t->status != 204 || !http_name_is(h.name, h.name_length, "content-length"))) {
-      if (to != p) memmove(to, p, length);
-      h.value = to + (h.value - p);
-      h.name = to;
-      t->headers[t->header_count++] = h;
-      to += length;
-    }
-    p += length;
-  }
-  t->in.length = (size_t)(to - t->in.data);
-  t->reason = (http_slice){t->in.data, t->reason_length};
-  t->lines = (http_slice){t->in.data + t->reason_length, t->in.length - t->reason_length};
-}
-
-/* Of bytes after the end of an answer without a body, or of a chunked one, curl only says so, in
- * passing; it would use the connection again and read what follows as the next answer. */
-static void listen_for_stray(http_transfer *t) {
-  if (!t->bodiless && !t->chunked && t->content_length != 0) return;
-  t->verbose = true;
-  curl_easy_setopt(t->easy, CURLOPT_VERBOSE, 1L);
-}
-
-static int on_debug(CURL *easy, curl_infotype type, char *text, size_t length, void *data) {
-  static const char excess[] = "Excess found", leftovers[] = "Leftovers after chunking";
-  http_transfer *t = data;
-  (void)easy;
-  if (type != CURLINFO_TEXT) return 0;
-  t->stray |= length >= sizeof excess && !memcmp(text, excess, sizeof excess - 1);
-  t->stray |= length >= sizeof leftovers && !memcmp(text, leftovers, sizeof leftovers - 1);
-  return 0;
-}
-
-static size_t head_end(http_transfer *t, size_t length) {
-  if (t->status == 101) return refuse(t, "the upstream switches protocols unasked");
-  if (t->status < 200) return length; /* interim: for this connection only */
-  if (t->chunked && t->content_length >= 0) {
-    return refuse(t, "the upstream's answer has both Content-Length and Transfer-Encoding");
-  }
-  head_conclude(t);
-  listen_for_stray(t);
-  t->head_done = true;
-  t->events->on_head(t->data, t);
-  return t->cancelled ? 0 : length;
-}
-
-static size_t on_header(char *line, size_t size, size_t count, void *data) {
-  http_transfer *t = data;
-  size_t length = size * count;
-  const char *end = line + length;
-  if (t->cancelled) return 0;
-  if (t->head_done) return length; /* trailers: dropped */
-  if (end > line && end[-1] == '\n') end--;
-  if (end > line && end[-1] == '\r') end--;
-  if (end == line) return head_end(t, length);
-  bool good = length > 5 && !memcmp(line, "HTTP/", 5) ? status_line(t, line, end)
-                                                      : field_line(t, line, end);
-  return good ? length : refuse(t, "the head of the upstream's answer is malformed");
+  http_answer_reset(t);
 }
 
 /* ---- Bodies ---------------------------------------------------------------------------------- */
@@ -395,7 +120,8 @@ static void easy_set_up(http_transfer *t) {
   curl_easy_setopt(e, CURLOPT_URL, u->url);
   curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(e, CURLOPT_PROXY, ""); /* not the environment's */
+  curl_easy_setopt(e, CURLOPT_PROXY, "");    /* not the environment's, */
+  curl_easy_setopt(e, CURLOPT_NOPROXY, "*"); /* which is not even looked at */
   curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(e, CURLOPT_HTTP_VERSION,
                    u->tls             ? CURL_HTTP_VERSION_2TLS
@@ -406,10 +132,10 @@ static void easy_set_up(http_transfer *t) {
   curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)u->options.connect_ms);
   curl_easy_setopt(e, CURLOPT_HAPPY_EYEBALLS_TIMEOUT_MS, 200L);
   curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)((u->options.idle_ms + 999) / 1000));
-  curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 65536L);
+  curl_easy_setopt(e, CURLOPT_BUFFERSIZE, 32768L);
   curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, 65536L);
   curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->curl_error);
-  curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, http_incoming_line);
   curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
   curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_data);
   curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
@@ -419,7 +145,7 @@ static void easy_set_up(http_transfer *t) {
   curl_easy_setopt(e, CURLOPT_SEEKDATA, t);
   curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_connected);
   curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
-  curl_easy_setopt(e, CURLOPT_DEBUGFUNCTION, on_debug);
+  curl_easy_setopt(e, CURLOPT_DEBUGFUNCTION, http_incoming_remark);
   curl_easy_setopt(e, CURLOPT_DEBUGDATA, t);
   curl_easy_setopt(e, CURLOPT_CLOSESOCKETFUNCTION, http_pool_socket_close);
 }
@@ -462,7 +188,7 @@ http_transfer *http_transfer_new(http_upstream *u, const http_request *request,
   t->connect_late = t->cancelled = t->ended = t->paused = t->head_done = t->stray = t->added =
       t->waiting = false;
   t->curl_error[0] = '\0';
-  answer_reset(t);
+  http_answer_reset(t);
   return t;
 }
 

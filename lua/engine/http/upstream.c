@@ -218,6 +218,7 @@ static void upstream_free(http_upstream *u) {
     http_bytes_free(&t->listed);
     free(t->out_nodes);
     free(t->headers);
+    free(t->marks);
     free(t);
   }
   free(u->url);
