@@ -1,0 +1,39 @@
+---@meta
+--- A call, as policies and fallback stages see it, and as hosts report it.
+
+---@class neap.Call
+---@field status? integer of HTTP
+---@field grpc_status? integer|string
+---@field code? string of the protocol above: "FLAG_NOT_FOUND"
+---@field headers? table<string, string>
+---@field body? string
+---@field result? any what the function returned
+---@field error? any why it returned nothing, or what it raised
+---@field raised? boolean it raised
+---@field duration_ms? number
+---@field ended_by? "answer"|"timeout"|"transport"|"caller"|"bulkhead"|"refused"
+---@field phase? string how far it had come
+---@field key? string of the breaker
+---@field args? table what the function was given; .n how many
+---@field id? string tells its answer from those of other calls
+---@field cause? neap.Cause.fallback for fallback stages: why they are asked
+---@field refused? neap.RefusalReason likewise: why it was refused
+---@field reason? string likewise: what classify said
+---@field retry_after_ms? integer likewise: when asking again may help
+
+---@class neap.Line one key of a guard, as guard:at gives it
+---@field key string
+---@field call fun(self, f: function, ...: any): any, any, neap.Info|nil
+---@field acquire fun(self): neap.Permit|nil, neap.Refusal|nil
+---@field report neap.Report
+---@field deadline fun(self): integer|nil
+
+---@class (exact) neap.Stats
+---@field fallbacks { source: string, result: string, count: integer }[]
+---@field fallback_durations { counts: integer[], bounds_ms: integer[], sum_ms: integer }
+---@field policy_errors integer
+---@field overflow integer calls whose key had no room
+---@field breakers integer
+---@field reloads { ok: integer, failed: integer }
+---@field last_error? string
+---@field hash string
