@@ -51,7 +51,7 @@ void engine_push_function(lua_State *L, const char *name) {
   lua_remove(L, -2);
 }
 
-/* A fault of the engine's own, or memory that has run out: maybe at each call, but not in the log. */
+/* A fault of the engine's own, or memory that has run out: maybe at each call, not in the log. */
 static void log_fault(neap_engine *e, const char *what, const char *message) {
   uint64_t now_ms = uv_hrtime() / 1000000;
   e->faults++;

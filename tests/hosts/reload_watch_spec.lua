@@ -219,6 +219,30 @@ describe("the watch on policy files", function()
     churn:close()
   end)
 
+  it("does not begin to wait anew with every event of a burst (B137)", function()
+    local path, waits = root .. "/x.lua", {}
+    write(path, text_of(0))
+    local counting = setmetatable({
+      new_timer = function()
+        return {
+          unref = function() end,
+          close = function() end,
+          is_closing = function() return false end,
+          start = function(_, ms) waits[#waits + 1] = ms end,
+        }
+      end,
+    }, { __index = uv })
+    start({ path }, 50, { uv = counting })
+    assert.same({ 10 }, waits)
+    for _ = 1, 100 do watcher:look_soon() end
+    assert.same({ 10 }, waits)
+    watcher.tick()
+    for _ = 1, 100 do watcher:look_soon() end
+    assert.same({ 10, 50, 10 }, waits)
+    for _, source in pairs(watcher.sources) do source.handle:close() end
+    watcher = nil
+  end)
+
   it("reloads nothing for touch, chmod and the same content, a hundred times (B139)", function()
     local path = root .. "/x.lua"
     write(path, text_of(0))

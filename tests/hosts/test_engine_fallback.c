@@ -88,6 +88,7 @@ static void says_defaults_in_http(void **state) {
       {"{ 1, 2.5, 'x\\n\"' }", "[1,2.5,\"x\\n\\\"\"]", 200},
       {"{ status = 203, body = 'text' }", "text", 203},
       {"{ status = 204 }", "", 204},
+      {"{ body = 'only' }", "only", 200},
       {"{ state = 'ok' }", "{\"state\":\"ok\"}", 200},
       {"{ status = 200, other = 1 }", "{\"other\":1,\"status\":200}", 200},
       {"false", "false", 200},

@@ -46,6 +46,7 @@ static void keeps_state_deadline_and_epoch(void **state) {
   assert_int_equal(after.totals.failure, before.totals.failure);
   assert_int_equal(neap_guard_timeout_ms(g), 70);
   assert_int_equal(f->events[1].kind, NEAP_EVENT_RELOADED);
+  assert_int_equal(f->events[1].at_ms, f->now_ms);
 }
 
 static void keeps_the_window_and_uses_the_new_threshold(void **state) {
@@ -140,6 +141,13 @@ static void lets_the_policy_that_admitted_a_call_classify_it(void **state) {
                    NEAP_NEUTRAL);
   assert_string_equal(report.reason, "old");
   assert_int_equal(neap_guard_report(g, &fresh, &(neap_result){.status = 200}, &report),
+                   NEAP_FAILURE);
+  assert_string_equal(report.reason, "new");
+
+  neap_guard_acquire(g, NULL, 0, &old, NULL);
+  write_policy(f, "flags", NUMBERS);
+  reload(f, 1, 0);
+  assert_int_equal(neap_guard_report(g, &old, &(neap_result){.status = 200}, &report),
                    NEAP_FAILURE);
   assert_string_equal(report.reason, "new");
 }
