@@ -28,7 +28,7 @@ bool neap__read_number(lua_State *L, int index, uint64_t *out) {
 }
 
 uint64_t neap__check_ms(lua_State *L, int arg, const char *what) {
-  uint64_t ms;
+  uint64_t ms = 0;
   if (!neap__read_ms(L, arg, &ms)) neap__argument_error(L, arg, what, "milliseconds, 0 or more");
   return ms;
 }
