@@ -49,6 +49,9 @@ typedef struct http_limits {
 
 http_limits http_limits_default(void);
 
+/* With the default for every member that is 0. */
+http_limits http_limits_complete(http_limits limits);
+
 /* ---- Requests -------------------------------------------------------------------------------- */
 
 typedef struct http_request http_request;

@@ -9,42 +9,6 @@
 
 #define BACKLOG 1024
 
-http_limits http_limits_default(void) {
-  return (http_limits){
-      .line_bytes = 8192,
-      .head_bytes = 65536,
-      .fields = 256,
-      .body_bytes = 0,
-      .connections = 10000,
-      .queue_bytes = 262144,
-      .header_ms = 10000,
-      .idle_ms = 75000,
-      .body_ms = 30000,
-      .body_rate = 1,
-      .send_ms = 30000,
-      .linger_ms = 2000,
-  };
-}
-
-static http_limits limits_complete(http_limits l) {
-  http_limits d = http_limits_default();
-#define DEFAULT(name)                                                                              \
-  if (!l.name) l.name = d.name
-  DEFAULT(line_bytes);
-  DEFAULT(head_bytes);
-  DEFAULT(fields);
-  DEFAULT(connections);
-  DEFAULT(queue_bytes);
-  DEFAULT(header_ms);
-  DEFAULT(idle_ms);
-  DEFAULT(body_ms);
-  DEFAULT(body_rate);
-  DEFAULT(send_ms);
-  DEFAULT(linger_ms);
-#undef DEFAULT
-  return l;
-}
-
 /* http-parser's own limit, one for the whole process, must not be the narrower one. */
 static void parser_widen(uint32_t head_bytes) {
   static uint32_t widest = 80 * 1024;
@@ -126,7 +90,7 @@ bool http_server_open(uv_loop_t *loop, const http_server_options *o, http_server
   http_server *server = calloc(1, sizeof *server);
   if (!server) abort();
   server->loop = loop;
-  server->limits = limits_complete(o->limits);
+  server->limits = http_limits_complete(o->limits);
   server->handler = o->handler;
   server->data = o->data;
   server->handles = 2;
