@@ -5,6 +5,11 @@ local neap_guard = require "neap.guard"
 
 local guards = {}
 
+--- How many are many: a thousand, or, with a collector in a hurry (tests/support/gc.lua), a few.
+local pause = collectgarbage("setpause", 200)
+collectgarbage("setpause", pause)
+guards.many = pause == 0 and 30 or 1000
+
 ---@class guards.options
 ---@field rules? table  as core.rules takes them
 ---@field stages? table[]
@@ -29,7 +34,7 @@ function guards.new(name, options)
   options = options or {}
   local now = options.clock or clock.manual(1000000)
   local guard = neap_guard.new(guards.policy(name, options),
-    { clock = now, log = function() end, max_keys = 5000 })
+    { clock = now, log = function() end, max_keys = guards.many })
   return guard, now
 end
 
