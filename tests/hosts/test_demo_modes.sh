@@ -1,0 +1,76 @@
+# The demo's upstream misbehaves as it is told: by HTTP and by a script.
+set -eu
+dir=$(mktemp -d)
+pid=""
+finish() {
+  status=$?
+  [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
+  if [ $status -ne 0 ]; then cat "$dir/log" >&2; fi
+  rm -rf "$dir"
+}
+trap finish EXIT
+fail() { echo "test_demo_modes: $*" >&2; exit 1; }
+
+demo="${LUA:-lua5.4} examples/demo/upstream.lua"
+start() {
+  $demo --listen 127.0.0.1:0 "$@" >"$dir/log" 2>&1 &
+  pid=$!
+  tries=200
+  until url=$(sed -n 's/.*listening on \(.*\), mode ok$/\1/p' "$dir/log") && [ -n "$url" ]; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "does not start"
+    sleep 0.05
+  done
+}
+stop() { kill "$pid"; wait "$pid" || fail "ended with status $?"; pid=""; }
+mode() { curl -s -X POST "$url/_fail?mode=$1" -o "$dir/body" -w '%{http_code}' || :; }
+flag() { curl -s --max-time "${2:-5}" "$url/flags/$1" -o "$dir/body" -w '%{http_code}' || :; }
+becomes() { # STATUS: within five seconds
+  tries=100
+  until [ "$(flag a)" = "$1" ]; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "does not become $1"
+    sleep 0.05
+  done
+}
+
+start
+[ "$(flag a)" = 200 ] || fail "ok is not 200"
+grep -q '^{"key":"a","value":true' "$dir/body" || fail "no flag: $(cat "$dir/body")"
+[ "$(flag missing-flag)" = 404 ] || fail "a missing flag is there"
+grep -q FLAG_NOT_FOUND "$dir/body" || fail "a missing flag has no code"
+for status in 500 503 429 404; do
+  [ "$(mode $status)" = 200 ] || fail "mode $status is refused"
+  [ "$(flag a)" = $status ] || fail "mode $status does not answer $status"
+done
+[ "$(mode 'slow&ms=300')" = 200 ] || fail "slow is refused"
+[ "$(flag a 0.2)" = 000 ] || fail "slow is quick"
+[ "$(flag a)" = 200 ] || fail "slow does not answer"
+mode hang >"$dir/none"
+[ "$(flag a 0.3)" = 000 ] || fail "hang answers"
+mode refuse >"$dir/none"
+[ "$(flag a)" = 000 ] || fail "refuse answers"
+curl -s "$url/_fail" | grep -q '^{"mode":"refuse","answered":[0-9]*}$' || fail "does not say its mode"
+mode 'flap&ms=200' >"$dir/none"
+becomes 500
+becomes 200
+becomes 500
+[ "$(mode broken)" = 400 ] || fail "takes a mode that there is not"
+grep -q 'must be ok, slow, hang, refuse, flap or a status' "$dir/body" || fail "does not say which"
+[ "$(mode 'slow&ms=x')" = 400 ] || fail "takes a time that is none"
+stop
+grep -q 'mode ok -> 500 (POST /_fail)' "$dir/log" || fail "does not say what it does"
+grep -q 'GET /flags/a -> hang' "$dir/log" || fail "does not say what it does to whom"
+
+start --quiet --script "ok 0.3, 503 0.3"
+becomes 503
+becomes 200
+becomes 503
+stop
+grep -q 'mode ok -> 503 (script)' "$dir/log" || fail "the log does not tell of the script"
+
+for wrong in "--listen nowhere" "--script bad" "--script ok" "--scrpt x"; do
+  if $demo $wrong >"$dir/log" 2>&1; then fail "takes $wrong"; fi
+  [ "$(wc -l <"$dir/log")" -eq 1 ] || fail "$wrong: not one line"
+  grep -q 'must be' "$dir/log" || fail "$wrong: does not say what would be right"
+done
