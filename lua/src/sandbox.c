@@ -184,13 +184,26 @@ static void box_enter(lua_State *L, neap__box *b) {
   running = b;
 }
 
-/* Runs the function and its arguments on top of the stack, in the box at `index`.  Answers how many
- * results are now on the box's coroutine; or -1, and pushes false, message, kind. */
-static int box_run(lua_State *L, int index, neap__box *b, int args) {
+/* Why the box at `index` cannot run now, as push_fault() says it; nothing if it can. */
+static bool box_is_ready(lua_State *L, int index, neap__box *b) {
   if (b->condemned)
-    return refuse(L, "keeps too much memory: its functions run no more", "condemned"), -1;
-  if (b->running) return refuse(L, "is running already", "busy"), -1;
-  if (!b->co && !box_replace(L, index, b)) return refuse(L, "found no memory", "memory"), -1;
+    refuse(L, "keeps too much memory: its functions run no more", "condemned");
+  else if (b->running)
+    refuse(L, "is running already", "busy");
+  else if (!b->co && !box_replace(L, index, b))
+    refuse(L, "found no memory", "memory");
+  else
+    return true;
+  return false;
+}
+
+/* Runs the function and its arguments on top of the stack, in the box at `index`.  Answers how many
+ * results are now on the box's coroutine; or -1, and false, message, kind are in their place. */
+static int box_run(lua_State *L, int index, neap__box *b, int args) {
+  if (!box_is_ready(L, index, b)) {
+    for (int i = 0; i <= args; i++) lua_remove(L, -4);
+    return -1;
+  }
   neap__box *outer = running;
   lua_State *co = b->co;
   lua_xmove(L, co, args + 1);
