@@ -110,7 +110,7 @@ static void begins_and_ends_a_thousand_times(void **state) {
     neap_guard *g = neap_engine_guard(f->engine, "flags");
     call_once(g, NULL, (neap_result){.status = 200});
     if (i % 3 == 0) uv_run(&f->loop, UV_RUN_NOWAIT);
-    if (i % 10 == 0) {
+    if (i % 25 == 0) {
       neap_ticket probe;
       begin_everything(f, &probe);
     }
@@ -179,6 +179,23 @@ static void leaves_nothing_after_failing_to_open(void **state) {
   assert_false(uv_loop_alive(&f->loop));
 }
 
+/* B194: many policies share one state; too many fail cleanly. */
+static void holds_many_policies_or_says_that_it_cannot(void **state) {
+  fixture *f = *state;
+  char name[24];
+  for (int i = 0; i < 300; i++) {
+    snprintf(name, sizeof name, "policy%d", i);
+    write_policy(f, name, NUMBERS "classify = function(call) return classify.http(call) end");
+  }
+  neap_engine_options options = {.clock = neap_clock_manual(&f->now_ms), .max_breakers = 300};
+  if (fixture_open_with(f, options) != 0) fail_msg("%s", f->error);
+  call_once(neap_engine_guard(f->engine, "policy299"), NULL, (neap_result){.status = 200});
+  fixture_close(f);
+  options.lua_memory_bytes = 4 << 20;
+  assert_int_equal(fixture_open_with(f, options), -1);
+  assert_non_null(strstr(f->error, "memory"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(ends_with_everything_under_way),
@@ -186,6 +203,7 @@ int main(void) {
       ENGINE_TEST(begins_and_ends_a_thousand_times),
       ENGINE_TEST(may_be_closed_from_an_event),
       ENGINE_TEST(lives_beside_another_on_the_same_loop),
+      ENGINE_TEST(holds_many_policies_or_says_that_it_cannot),
       ENGINE_TEST(leaves_nothing_after_failing_to_open),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
