@@ -6,7 +6,7 @@
 
 local core = require "neap.core"
 local json = require "neap.cmd.json"
-local parameters = require "neap.params"
+local params_file = require "neap.params_file"
 local policy = require "neap.policy"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
@@ -42,7 +42,7 @@ local function read_params(path, report)
   if not path then return {} end
   local text, message = core.read(path, MAX_FILE)
   local value
-  if text then value, message = parameters.parse(text, path) end
+  if text then value, message = params_file.parse(text, path) end
   if value then return value end
   local file, line, rest = message:match("^([^:\n]+):(%d+): (.*)$")
   report.errors[1] = problem.new {

@@ -159,6 +159,15 @@ void admin_close(admin *a) {
   free(a);
 }
 
+/* ---- Pages ----------------------------------------------------------------------------------- */
+
+static void page_closed(uv_handle_t *turn) { free(turn->data); }
+
+static void page_end(page *p) {
+  luaL_unref(lua_of(p->admin), LUA_REGISTRYINDEX, p->parts);
+  uv_close((uv_handle_t *)&p->turn, page_closed);
+}
+
 /* ---- Answers --------------------------------------------------------------------------------- */
 
 typedef struct exchange {
@@ -249,16 +258,18 @@ static int l_part(lua_State *L) {
 }
 
 /* Lua that fails here is our own fault: say so in the log and cut the answer, which cannot be
- * completed. */
+ * completed.  After a cut nobody asks for the page any more. */
 static void page_failed(page *p) {
   serve *s = p->admin->serve;
   lua_State *L = lua_of(p->admin);
   serve_log(s, LOG_ERROR, "admin", "%s", lua_tostring(L, -1));
   lua_pop(L, 1);
-  if (p->is_answering)
-    http_answer_cut(p->request);
-  else
+  if (!p->is_answering) {
     http_answer_problem(p->request, 500, "A fault in neap", "the log says more", 0);
+    return;
+  }
+  http_answer_cut(p->request);
+  page_end(p);
 }
 
 static void on_turn(uv_idle_t *turn) {
@@ -304,13 +315,6 @@ static void page_answer(page *p) {
 }
 
 /* ---- The handler ----------------------------------------------------------------------------- */
-
-static void page_closed(uv_handle_t *turn) { free(turn->data); }
-
-static void page_end(page *p) {
-  luaL_unref(lua_of(p->admin), LUA_REGISTRYINDEX, p->parts);
-  uv_close((uv_handle_t *)&p->turn, page_closed);
-}
 
 static void on_body(void *data, http_request *request, const char *bytes, size_t length) {
   page *p = data;

@@ -16,8 +16,11 @@
 #include "reach.h"
 #include "route.h"
 
-#define REACH_MS       3000
-#define ADMIN_DRAIN_MS 500
+/* A scrape holds what it says of every breaker. */
+#define LUA_BYTES             ((size_t)64 << 20)
+#define LUA_BYTES_PER_BREAKER ((size_t)16 << 10)
+#define REACH_MS              3000
+#define ADMIN_DRAIN_MS        500
 
 /* ---- Requests -------------------------------------------------------------------------------- */
 
@@ -203,6 +206,7 @@ static bool open_engine(serve *s, char *error, size_t size) {
       .policy_count = s->plan.policy_count,
       .params = s->plan.params,
       .max_breakers = s->plan.max_breakers,
+      .lua_memory_bytes = LUA_BYTES + s->plan.max_breakers * LUA_BYTES_PER_BREAKER,
       .on_event = on_event,
       .on_log = on_log,
       .data = s,
