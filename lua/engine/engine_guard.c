@@ -17,14 +17,6 @@
 
 #include "binding.h"
 
-struct engine_line {
-  engine_line *next;
-  neap_breaker *breaker; /* of the panel, which the engine keeps */
-  int ref;               /* of the line in Lua */
-  size_t length;
-  char key[];
-};
-
 #define DEFAULT_KEY "default"
 
 /* ---- Lines by key ---------------------------------------------------------------------------- */
@@ -88,7 +80,7 @@ static int find_line(lua_State *L) {
   return 0;
 }
 
-static engine_line *line_of(neap_guard *g, const char *key, size_t length, bool may_make) {
+engine_line *engine_line_of(neap_guard *g, const char *key, size_t length, bool may_make) {
   if (!key) key = DEFAULT_KEY, length = sizeof DEFAULT_KEY - 1;
   engine_line *l = known_line(g, key, length);
   if (l || g->engine->is_closing) return l;
@@ -98,7 +90,7 @@ static engine_line *line_of(neap_guard *g, const char *key, size_t length, bool 
 }
 
 int engine_line_ref(neap_guard *g, const char *key, size_t length) {
-  engine_line *l = line_of(g, key, length, true);
+  engine_line *l = engine_line_of(g, key, length, true);
   return l ? l->ref : LUA_NOREF;
 }
 
@@ -140,8 +132,6 @@ static void tell(neap_guard *g, const engine_line *l, const neap_transition *mov
   engine_run(g->engine, tell_moved, &m, g->name);
 }
 
-static uint64_t now_of(const neap_engine *e) { return e->clock.now_ms(e->clock.context); }
-
 /* Something is wrong with the engine itself: that must not stop the caller's calls. */
 static neap_verdict let_through(neap_ticket *ticket) {
   *ticket = (neap_ticket){{0}};
@@ -159,9 +149,9 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_lengt
   neap_engine *e = g->engine;
   engine_assert_owner(e);
   if (e->is_closing) return refuse(refusal, NEAP_REFUSE_CLOSED, "closed", 0);
-  engine_line *l = line_of(g, key, key_length, true);
+  engine_line *l = engine_line_of(g, key, key_length, true);
   if (!l) return let_through(ticket);
-  uint64_t now_ms = now_of(e);
+  uint64_t now_ms = engine_now_ms(e);
   neap_permit permit;
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
   neap_verdict verdict = neap_breaker_acquire(l->breaker, g->rules, now_ms, &permit, &moved);
@@ -238,7 +228,7 @@ static neap_outcome plain_outcome(const neap_result *result) {
 static neap_reported give(neap_guard *g, const neap_ticket *ticket, neap_outcome outcome,
                           uint64_t duration_ms) {
   const engine_line *l = line_in(ticket);
-  uint64_t wide = ticket->opaque[TICKET_PERMIT], now_ms = now_of(g->engine);
+  uint64_t wide = ticket->opaque[TICKET_PERMIT], now_ms = engine_now_ms(g->engine);
   neap_permit permit = neap__narrow(wide);
   neap_call call = {.outcome = outcome, .duration_ms = duration_ms};
   if (duration_ms == 0) call.duration_ms = neap__wide_age_ms(wide, now_ms);
@@ -293,73 +283,4 @@ void neap_guard_abandon(neap_guard *g, neap_ticket *ticket) {
   neap_ticket t = *ticket;
   *ticket = (neap_ticket){{0}};
   if (line_in(&t) && !g->engine->is_closing) give(g, &t, NEAP_ABANDONED, 0);
-}
-
-/* ---- Operating ------------------------------------------------------------------------------- */
-
-bool neap_guard_snapshot(neap_guard *g, const char *key, size_t key_length, neap_snapshot *out) {
-  const engine_line *l = line_of(g, key, key_length, false);
-  if (!l) return false;
-  neap_breaker_snapshot(l->breaker, g->rules, now_of(g->engine), out);
-  return true;
-}
-
-typedef struct operating {
-  const char *function;
-  neap_guard *guard;
-  const engine_line *line;
-  neap_mode mode;
-  uint64_t for_ms;
-  const char *by, *reason;
-  bool done;
-} operating;
-
-/* engine.operate(guard, function, key, by, reason, mode, for_ms) -> true | nil, message */
-static int operate(lua_State *L) {
-  operating *o = (operating *)lua_touserdata(L, 1);
-  engine_push_function(L, o->function);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, o->guard->ref);
-  lua_pushlstring(L, o->line->key, o->line->length);
-  lua_pushstring(L, o->by);
-  lua_pushstring(L, o->reason);
-  lua_pushstring(L, o->mode == NEAP_MODE_OF_RULES ? NULL : neap_mode_name(o->mode));
-  if (o->for_ms)
-    lua_pushinteger(L, (lua_Integer)o->for_ms);
-  else
-    lua_pushnil(L);
-  lua_call(L, 6, 1);
-  o->done = lua_toboolean(L, -1);
-  return 0;
-}
-
-bool neap_guard_set_mode(neap_guard *g, const char *key, size_t key_length, neap_mode mode,
-                         uint64_t for_ms, const char *by, const char *reason) {
-  operating o = {"mode", g, line_of(g, key, key_length, false), mode, for_ms, by, reason, false};
-  return o.line && !g->engine->is_closing && engine_run(g->engine, operate, &o, g->name) && o.done;
-}
-
-bool neap_guard_reset(neap_guard *g, const char *key, size_t key_length, const char *by) {
-  operating o = {"reset", g, line_of(g, key, key_length, false), NEAP_AUTO, 0, by, NULL, false};
-  return o.line && !g->engine->is_closing && engine_run(g->engine, operate, &o, g->name) && o.done;
-}
-
-typedef struct reloading {
-  size_t reloaded, failed;
-} reloading;
-
-/* engine.reload() -> reloaded, failed */
-static int reload(lua_State *L) {
-  reloading *r = (reloading *)lua_touserdata(L, 1);
-  engine_push_function(L, "reload");
-  lua_call(L, 0, 2);
-  r->reloaded = (size_t)lua_tointeger(L, -2);
-  r->failed = (size_t)lua_tointeger(L, -1);
-  return 0;
-}
-
-size_t neap_engine_reload(neap_engine *e, size_t *failed) {
-  reloading r = {0, 0};
-  if (!e->is_closing) engine_run(e, reload, &r, "reloading");
-  if (failed) *failed = r.failed;
-  return r.reloaded;
 }

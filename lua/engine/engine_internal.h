@@ -1,13 +1,14 @@
 /* engine_internal.h: what the files of the engine share.
  *
- *   engine.c         opening, closing, guards by name
- *   engine_lua.c     the Lua state: memory, modules, luv, protected calls
- *   engine_guard.c   acquire, report, operating
- *   engine_call.c    a result as the policy's `call` table
- *   engine_answer.c  the fallback chain: an answer of Lua's as a block of C memory
+ *   engine.c           opening, closing, guards by name
+ *   engine_lua.c       the Lua state: memory, modules, luv, protected calls
+ *   engine_guard.c     lines by key, acquire, report
+ *   engine_call.c      a result as the policy's `call` table
+ *   engine_answer.c    the fallback chain: an answer of Lua's as a block of C memory
  *   engine_remember.c  good answers: which may be kept, and for whom
- *   engine_event.c   events and log lines
- *   neap/engine.lua  the Lua half: policies, guards, hot reload
+ *   engine_operate.c   snapshot, mode, reset, reload
+ *   engine_event.c     events and log lines
+ *   neap/engine.lua    the Lua half: policies, guards, hot reload
  *
  * One lua_State, entered from one thread only.  Every entry is one protected call (engine_run) that
  * leaves the stack as it found it; what could raise happens inside of it. */
@@ -23,7 +24,15 @@
 #include "neap/engine.h"
 #include "sandbox.h"
 
+/* One key of a guard. */
 typedef struct engine_line engine_line;
+struct engine_line {
+  engine_line *next;
+  neap_breaker *breaker; /* of the panel, which the engine keeps */
+  int ref;               /* of the line in Lua */
+  size_t length;
+  char key[];
+};
 #define ENGINE_BUCKETS 64
 
 /* An answer that has just been remembered. */
@@ -94,6 +103,10 @@ static inline void engine_assert_owner(const neap_engine *e) {
 /* The engine that a state belongs to. */
 static inline neap_engine *engine_of(lua_State *L) { return *(neap_engine **)lua_getextraspace(L); }
 
+static inline uint64_t engine_now_ms(const neap_engine *e) {
+  return e->clock.now_ms(e->clock.context);
+}
+
 /* ---- engine_lua.c ---------------------------------------------------------------------------- */
 
 /* A state with everything in it but policies; false: see the log. */
@@ -140,8 +153,10 @@ void engine_push_function(lua_State *L, const char *name);
 
 /* ---- engine_guard.c -------------------------------------------------------------------------- */
 
-/* The ref of the Lua guard's object for that key, which is made if there is none; LUA_NOREF if that
- * fails. */
+/* The line of that key (NULL: the default one), made if there is none and it may be; else NULL. */
+engine_line *engine_line_of(neap_guard *g, const char *key, size_t length, bool may_make);
+
+/* Its ref, made if there is none; LUA_NOREF if that fails. */
 int engine_line_ref(neap_guard *g, const char *key, size_t length);
 
 void engine_guard_free(neap_guard *g);

@@ -138,7 +138,7 @@ static bool is_just_kept(neap_guard *g, const char *key, size_t key_length,
   uint64_t content =
       mix((uint64_t)answer->status, answer->body, answer->body ? answer->body_length : 0);
   content = mix_headers(content, answer->headers, answer->header_count);
-  uint64_t now_ms = g->engine->clock.now_ms(g->engine->clock.context);
+  uint64_t now_ms = engine_now_ms(g->engine);
   engine_kept *kept = &g->kept[identity % ENGINE_KEPT];
   if (kept->identity == identity && kept->content == content &&
       now_ms - kept->at_ms < ENGINE_KEPT_MS)

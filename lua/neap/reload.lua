@@ -12,7 +12,7 @@
 --
 -- No clock, timer, file or event loop of its own: all are handed in.  With luv: neap.watch.
 
-local parameters = require "neap.params"
+local params_file = require "neap.params_file"
 local watched = require "neap.watched"
 
 local reload = {}
@@ -163,7 +163,7 @@ local function evaluate_params(self, texts)
   local text, err = watched.text(texts[path], path)
   if not text then return nil, err end
   local value
-  value, err = parameters.parse(text, path)
+  value, err = params_file.parse(text, path)
   if not value then return nil, err end
   local names = {}
   for _, item in ipairs(self.items) do names[item.name] = true end

@@ -7,7 +7,7 @@
 local ROOT = os.getenv("NEAP_ROOT") or "."
 local FILES = {
   "engine.c", "engine_answer.c", "engine_call.c", "engine_event.c", "engine_guard.c",
-  "engine_lua.c", "engine_remember.c",
+  "engine_lua.c", "engine_operate.c", "engine_remember.c",
 }
 
 --- What a function without a net may do: none of these allocates, calls or runs a metamethod.

@@ -4,7 +4,7 @@
 --     flag_provider = { defaults = { ["new-checkout"] = false } },
 --   }
 
-local params = {}
+local params_file = {}
 
 --- Lua 5.1 has no environment argument and would take bytecode.
 local function compile(text, chunkname)
@@ -19,7 +19,7 @@ end
 ---@param text string
 ---@param path string as errors name it
 ---@return table<string, table>|nil by_policy, string|nil err
-function params.parse(text, path)
+function params_file.parse(text, path)
   local chunk, err = compile(text, "@" .. path)
   if not chunk then return nil, err end
   local ok, value = pcall(chunk)
@@ -36,4 +36,4 @@ function params.parse(text, path)
   return value
 end
 
-return params
+return params_file
