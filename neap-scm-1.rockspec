@@ -16,6 +16,7 @@ build = {
       defines = { "_GNU_SOURCE=" },
       sources = {
         "core/src/breaker.c",
+        "core/src/report.c",
         "core/src/clock.c",
         "core/src/names.c",
         "core/src/panel.c",
@@ -65,7 +66,7 @@ build = {
     ["neap.lines"] = "lua/neap/lines.lua",
     ["neap.metrics"] = "lua/neap/metrics.lua",
     ["neap.parameters"] = "lua/neap/parameters.lua",
-    ["neap.params"] = "lua/neap/params.lua",
+    ["neap.params_file"] = "lua/neap/params_file.lua",
     ["neap.policy"] = "lua/neap/policy.lua",
     ["neap.problem"] = "lua/neap/problem.lua",
     ["neap.refusal"] = "lua/neap/refusal.lua",
