@@ -21,7 +21,8 @@ help:
 	@echo "  make clean    remove build/"
 	@echo
 	@echo "Measuring:"
-	@echo "  make bench    a table of what each operation costs on this machine"
+	@echo "  make bench    a table of what each operation costs on this machine; JSON=1: as JSON;"
+	@echo "                PEERS=1: beside other breakers, which it installs into build/peers"
 	@echo "  make gates    the limits neap keeps: one line each, fails if one is short"
 	@echo "                (gates-quick: only what does not depend on time)"
 	@echo "  make fuzz     random inputs, for SECONDS=60 per fuzzer"
@@ -48,7 +49,7 @@ build:
 bench:
 	@scripts/deps.sh bench
 	@$(MAKE) --no-print-directory build PRESET=release
-	@sh tests/bench/bench.sh build/release
+	@sh tests/bench/bench.sh build/release $(if $(JSON),--json) $(if $(PEERS),--peers)
 
 gates:
 	@scripts/deps.sh bench
@@ -65,7 +66,9 @@ fuzz:
 	@scripts/fuzz.sh $(or $(SECONDS),60)
 
 soak:
+	@scripts/deps.sh bench
 	@$(MAKE) --no-print-directory build PRESET=release
+	@sh tests/bench/gates.sh build/release --soak
 	@scripts/soak.sh $(or $(SECONDS),600)
 
 format:

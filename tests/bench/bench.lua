@@ -1,7 +1,7 @@
 --- A table of what each operation costs here, beside the floors it stands on, measured in the same
 --- rounds.
 --
---   lua5.4 tests/bench/bench.lua BUILD [--json] [--rounds=11]
+--   lua5.4 tests/bench/bench.lua BUILD [--json] [--peers] [--rounds=11]
 --
 -- Nanoseconds per operation (and caller): the median of the rounds, and their smallest and largest.
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
@@ -11,7 +11,7 @@ local run = require "run"
 local options = { rounds = 11 }
 for i = 2, #arg do
   local key, value = arg[i]:match("^%-%-(%w+)=?(.*)$")
-  if not key then error(arg[i] .. ": must be --json or --rounds=N", 0) end
+  if not key then error(arg[i] .. ": must be --json, --peers or --rounds=N", 0) end
   options[key] = value == "" and true or math.tointeger(value)
 end
 
@@ -84,13 +84,48 @@ local sections = {
   } },
 }
 
+--- { name, what to call it, unit }, the unit being at the end of the name.
+local sidecar = {
+  { "direct p50 us", "median at 1,000 requests/s: no proxy" },
+  { "nginx p50 us", "... nginx proxy_pass" },
+  { "neap p50 us", "... neap" },
+  { "direct req/s", "saturated: no proxy" },
+  { "nginx req/s", "... nginx proxy_pass" },
+  { "neap req/s", "... neap" },
+  { "neap refused req/s", "... neap, refused" },
+  { "neap last_good req/s", "... neap, last good answer" },
+  { "neap cpu us", "neap's processor time: proxied" },
+  { "neap refused cpu us", "... refused" },
+  { "neap last_good cpu us", "... last good answer" },
+}
+
+local peers = {
+  { "eapache go-resiliency: closed", "go-resiliency (Go): closed" },
+  { "eapache go-resiliency: 10 % fail", "... one of ten a failure" },
+  { "eapache go-resiliency: refused", "... refused" },
+  { "python3-circuitbreaker: closed", "circuitbreaker (Python): closed" },
+  { "python3-circuitbreaker: refused", "... refused" },
+  { "cockatiel 3.2.1: closed", "cockatiel 3.2.1 (Node), less a bare await: closed" },
+  { "cockatiel 3.2.1: 10 % fail", "... one of ten a failure" },
+  { "cockatiel 3.2.1: refused", "... refused" },
+  { "opossum 9.0.0: closed", "opossum 9.0.0 (Node), less a bare await: closed" },
+  { "opossum 9.0.0: 10 % fail", "... one of ten a failure" },
+  { "opossum 9.0.0: refused", "... refused" },
+}
+if options.peers then sections[#sections + 1] = { "Peers", peers } end
+
 local function measure()
   local found = {}
-  for _, words in ipairs {
+  local programs = {
     { run.program "bench_core", options.rounds },
     { run.program "bench_memory", options.rounds },
     run.script("lua.lua", "time", options.rounds),
-  } do
+    { "sh", here .. "/sidecar.sh", run.build(), 3 },
+  }
+  if options.peers then
+    programs[#programs + 1] = { "sh", here .. "/peers/peers.sh", run.build(), options.rounds }
+  end
+  for _, words in ipairs(programs) do
     for name, summary in pairs(run.measurements(words)) do found[name] = summary end
   end
   return found
@@ -105,16 +140,25 @@ end
 
 local function print_table(found)
   for _, section in ipairs(sections) do
-    print(("\n%-44s %9s   %-17s %s"):format(section[1], "ns", "min .. max", "of"))
+    print(("\n%-50s %9s   %-17s %s"):format(section[1], "ns", "min .. max", "of"))
     for _, row in ipairs(section[2]) do
       local m, floor = found[row[1]], found[row[3]]
       local of = ""
       if floor then
         of = ("%6.2f x %s"):format(m.median / floor.median, (row[3]:gsub("^floor ", "")))
       end
-      print(("  %-42s %9s   %-17s %s"):format(row[2], short(m.median),
+      print(("  %-48s %9s   %-17s %s"):format(row[2], short(m.median),
         short(m.min) .. " .. " .. short(m.max), of))
     end
+  end
+end
+
+local function print_sidecar(found)
+  print(("\n%-50s %9s   %s"):format("Sidecar, 16 connections", "", "min .. max"))
+  for _, row in ipairs(sidecar) do
+    local m = found[row[1]]
+    print(("  %-48s %9s   %-17s %s"):format(row[2], short(m.median),
+      short(m.min) .. " .. " .. short(m.max), row[1]:match("%S+$")))
   end
 end
 
@@ -129,4 +173,9 @@ local function print_json(found)
 end
 
 local found = measure()
-if options.json then print_json(found) else print_table(found) end
+if options.json then
+  print_json(found)
+else
+  print_table(found)
+  print_sidecar(found)
+end

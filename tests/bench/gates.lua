@@ -1,18 +1,18 @@
 --- The limits neap keeps, one line each:  NAME  measured  limit  holds|short.
 --
---   lua5.4 tests/bench/gates.lua BUILD [--quick]
+--   lua5.4 tests/bench/gates.lua BUILD [--quick | --soak]
 --
 -- Instruction counts come from callgrind and are exact; the loop and the passing of arguments are
 -- subtracted.  Times are judged only as ratios to a floor that was measured in the same rounds.
 -- The machine may be shared, so a ratio that is short is measured again, up to three times, and the
--- best counts.  --quick: what does not depend on time.
+-- best counts.  --quick: what does not depend on time.  --soak: the sidecar's memory over a million
+-- requests, and nothing else.
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/?.lua;" .. package.path
 local run = require "run"
 
 local ROUNDS, TRIES = 11, 3
-local is_quick = false
-for _, word in ipairs(arg) do is_quick = is_quick or word == "--quick" end
+local what = arg[2]
 
 local short, total = 0, 0
 
@@ -194,7 +194,7 @@ end
 
 -- ---- sidecar ----
 
-local SIDECAR_ROUNDS, SOAKED, GROWTH_KB = 3, 100000, 512
+local SIDECAR_ROUNDS, SOAKED, SOAKED_LONG, GROWTH_KB = 3, 100000, 1000000, 512
 
 --- Beside nginx in front of the same upstream.  How fast neap's own answers come is told by its
 --- processor time: what else runs here, the load included, has less of a say in that.
@@ -219,19 +219,29 @@ local function sidecar()
     end
     return values
   end)
-  local soaked = run.measurements { "sh", here .. "/sidecar.sh", run.build(), 0, "soak", SOAKED }
-  local kb = soaked["neap kB"].values
-  line(("sidecar: grows in the second half of %d requests"):format(SOAKED), kb[#kb] - kb[#kb // 2],
-    " kB", GROWTH_KB)
 end
 
-counts()
-lua_counts()
-if not is_quick then
+local function memory_flat(requests)
+  local soaked = run.measurements { "sh", here .. "/sidecar.sh", run.build(), 0, "soak", requests }
+  local kb = soaked["neap kB"].values
+  local quarter = #kb // 4
+  local early = run.summary(table.move(kb, quarter + 1, 2 * quarter, 1, {})).median
+  local late = run.summary(table.move(kb, #kb - quarter + 1, #kb, 1, {})).median
+  line(("sidecar: grows over half of %d requests"):format(requests), late - early, " kB", GROWTH_KB)
+end
+
+if what == "--soak" then
+  memory_flat(SOAKED_LONG)
+else
+  counts()
+  lua_counts()
+end
+if not what then
   ratios_hold(ratios, core_words)
   ratios_hold(lua_ratios, function() return run.script("lua.lua", "time", ROUNDS) end)
   memory()
   sidecar()
+  memory_flat(SOAKED)
 end
 print(("%d of %d hold"):format(total - short, total))
 os.exit(short == 0 and 0 or 1)
