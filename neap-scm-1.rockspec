@@ -16,10 +16,10 @@ build = {
       defines = { "_GNU_SOURCE=" },
       sources = {
         "core/src/breaker.c",
-        "core/src/report.c",
         "core/src/clock.c",
         "core/src/names.c",
         "core/src/panel.c",
+        "core/src/report.c",
         "core/src/rules.c",
         "core/src/snapshot.c",
         "core/src/window.c",

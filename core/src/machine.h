@@ -1,4 +1,4 @@
-/* machine.h: what of the state machine its readers need. */
+/* machine.h: what the other files need of the state machine. */
 #ifndef NEAP_MACHINE_H
 #define NEAP_MACHINE_H
 
@@ -22,6 +22,21 @@ NEAP__HIDDEN neap_state neap__state_at(uint64_t s, const neap_rules *r, uint64_t
 /* For how long the epoch of `s` has been open or half-open; 0 if closed, or if nobody lived to
  * write when it began. */
 NEAP__HIDDEN uint64_t neap__open_age_ms(const neap__breaker *b, uint64_t s, uint64_t now_ms);
+
+/* How long the dependency asked to be left alone, as far as it is heeded: 0 if it did not, or said
+ * nonsense, which is counted. */
+NEAP__HIDDEN uint64_t neap__retry_after_heeded(neap__breaker *b, const neap_rules *r,
+                                               int64_t retry_after_ms);
+
+/* Opens the closed breaker of `s`, for the cause and with the numbers in *t; t->open_ms is the least
+ * that it stays open. */
+NEAP__HIDDEN void neap__trip(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
+                             neap_transition *t, neap_transition *moved);
+
+/* A probe's slot goes back, its outcome is counted and the round judged, all in one swap. */
+NEAP__HIDDEN neap_reported neap__probe_report(neap__breaker *b, const neap_rules *r, uint64_t p,
+                                              uint64_t now_ms, bool is_neutral, bool is_success,
+                                              uint64_t retry_after_ms, neap_transition *moved);
 
 /* Until a call may be let in; 0 if one may be now. */
 NEAP__HIDDEN uint64_t neap__retry_after_ms(uint64_t s, const neap_rules *r, uint64_t now_ms);

@@ -1,0 +1,280 @@
+/* What becomes of an outcome: counted in the window or with its round, and what that may trip.
+ *
+ *   neap_breaker_report()   a healthy success, at once, or
+ *   success_...()           step by step, where there is no quick answer, or
+ *   report_slow()           everything else: neutral, probe, bypass, stale, failed, slow
+ *   evaluate()              the rules over the sums of the window
+ *
+ * The state word is not written here: see breaker.c. */
+#include <assert.h>
+
+#include "machine.h"
+#include "window.h"
+
+/* ---- trip rules ---- */
+
+/* The first trip rule that holds. */
+static bool trip_rule(const neap_rules *r, const window_sums *sums, uint64_t run,
+                      neap_transition *t) {
+  const uint64_t failed = sums->kinds[KIND_FAILURE] + sums->kinds[KIND_SLOW_FAILURE];
+  const uint64_t slow = sums->kinds[KIND_SLOW_SUCCESS] + sums->kinds[KIND_SLOW_FAILURE];
+  const uint64_t calls = sums->calls;
+  const bool is_enough = calls >= r->minimum_calls;
+  const struct {
+    neap_cause cause;
+    uint64_t measured, limit;
+    bool holds;
+  } rules[] = {
+      {NEAP_BY_CONSECUTIVE, run, r->consecutive_failures, run >= r->consecutive_failures},
+      {NEAP_BY_FAILURES, failed, r->failures, failed >= r->failures},
+      {NEAP_BY_FAILURE_RATE, failed, r->failure_rate,
+       is_enough && failed * NEAP_ONE >= r->failure_rate * calls},
+      {NEAP_BY_SLOW_RATE, slow, r->slow_rate, is_enough && slow * NEAP_ONE >= r->slow_rate * calls},
+  };
+  for (unsigned i = 0; i < sizeof rules / sizeof *rules; i++)
+    if (rules[i].limit != 0 && rules[i].holds) {
+      t->cause = rules[i].cause;
+      t->measured = rules[i].measured;
+      t->limit = rules[i].limit;
+      t->calls = calls;
+      return true;
+    }
+  return false;
+}
+
+/* Sums the window and trips if a rule holds; otherwise tells the next success what it may skip. */
+static void evaluate(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
+                     const window_place *at, uint64_t run, uint64_t retry_after_ms,
+                     neap_transition *moved) {
+  uint64_t seen = word_load(&b->mark);
+  window_sums sums;
+  neap__window_sum(b, at, &sums);
+  neap_transition t = {.to = NEAP_OPEN};
+  if (trip_rule(r, &sums, run, &t)) {
+    t.open_ms = retry_after_ms;
+    neap__trip(b, r, s, now_ms, &t, moved);
+    return;
+  }
+  neap__mark_evaluated(b, at, seen, sums.calls < r->minimum_calls);
+}
+
+/* ---- the run of failures ---- */
+
+static uint64_t run_lengthen(neap__breaker *b, uint64_t s) {
+  uint32_t epoch = state_epoch(s);
+  for (;;) {
+    uint64_t w = word_load(&b->run), count = run_count(w, epoch);
+    if (w >> RUN_BITS != epoch && word_load(&b->state) != s) return 0; /* late: leave theirs */
+    if (count < MASK(RUN_BITS)) count++;
+    if (word_swap(&b->run, w, (uint64_t)epoch << RUN_BITS | count)) return count;
+  }
+}
+
+static void run_end(neap__breaker *b, uint32_t epoch) {
+  uint64_t w = word_load(&b->run);
+  while (run_count(w, epoch) != 0 && !word_swap(&b->run, w, (uint64_t)epoch << RUN_BITS))
+    w = word_load(&b->run);
+}
+
+/* ---- report ---- */
+
+static bool kind_is_bad(unsigned kind) { return kind != KIND_SUCCESS; }
+static bool kind_is_failure(unsigned kind) { return kind >= KIND_FAILURE; }
+
+static unsigned call_kind(const neap_rules *r, const neap_call *call, uint64_t duration_ms) {
+  bool is_slow = r->slow_call_ms != 0 && duration_ms > r->slow_call_ms;
+  return (call->outcome == NEAP_SUCCESS ? KIND_SUCCESS : KIND_FAILURE) + (is_slow ? 1u : 0u);
+}
+
+static void duration_count(neap__breaker *b, uint64_t duration_ms) {
+  if (duration_ms == 0) return;
+  word_add(&b->duration_sum_ms, duration_ms);
+  unsigned i = 0;
+  while (i < NEAP_DURATION_BUCKETS - 1 && duration_ms > neap_duration_bounds_ms[i]) i++;
+  if (i > 0) word_add(&b->durations[i - 1], 1);
+}
+
+/* An outcome that the closed window counts.  The epoch of `s` is the permit's. */
+static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64_t s,
+                                   uint64_t now_ms, unsigned kind, uint64_t retry_after_ms,
+                                   neap_transition *moved) {
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  bool insist = false;
+  while (!neap__window_add(b, &at, kind, insist)) {
+    if (word_load(&b->state) != s) return NEAP_STALE;
+    window_place again = neap__window_place(b, r, state_epoch(s), now_ms);
+    insist = again.tag == at.tag;
+    at = again;
+  }
+  uint64_t run = 0;
+  if (kind_is_failure(kind))
+    run = run_lengthen(b, s);
+  else
+    run_end(b, state_epoch(s));
+  if (kind_is_bad(kind)) {
+    if (!neap__mark_bad(b, &at, false)) {
+      bool is_current = word_load(&b->state) == s &&
+                        window_tag(state_epoch(s), word_load(&b->geometry)) == at.tag;
+      if (!is_current) return NEAP_COUNTED;
+      neap__mark_bad(b, &at, true);
+    }
+    evaluate(b, r, s, now_ms, &at, run, retry_after_ms, moved);
+    return NEAP_COUNTED;
+  }
+  uint64_t seen;
+  if ((rules_flags(r) & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
+    evaluate(b, r, s, now_ms, &at, 0, 0, moved);
+  return NEAP_COUNTED;
+}
+
+/* What is counted whatever the permit was. */
+static neap_reported report_neutral(neap__breaker *b, const neap_rules *r, uint64_t p,
+                                    uint64_t now_ms, const neap_call *call,
+                                    neap_transition *moved) {
+  neap_reported reported = NEAP_COUNTED;
+  if ((p & 3) == PERMIT_PROBE)
+    reported = neap__probe_report(b, r, p, now_ms, true, false, 0, moved);
+  else if ((p & 3) == PERMIT_PLAIN && word_load(&b->state) >> 40 != p >> 2)
+    reported = NEAP_STALE;
+  if (reported != NEAP_COUNTED) return reported;
+  total_add(b, call->outcome == NEAP_ABANDONED ? TOTAL_abandoned : TOTAL_neutral, 1);
+  return NEAP_COUNTED;
+}
+
+static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint64_t p,
+                                    uint64_t now_ms, const neap_call *call, uint64_t duration_ms,
+                                    neap_transition *moved) {
+  unsigned kind = call_kind(r, call, duration_ms);
+  uint64_t retry_after_ms =
+      kind_is_bad(kind) ? neap__retry_after_heeded(b, r, call->retry_after_ms) : 0;
+  neap_reported reported = NEAP_COUNTED;
+  if ((p & 3) == PERMIT_PROBE) {
+    bool is_success = !kind_is_failure(kind) && !(kind == KIND_SLOW_SUCCESS && r->slow_rate != 0);
+    reported = neap__probe_report(b, r, p, now_ms, false, is_success, retry_after_ms, moved);
+    if (reported == NEAP_COUNTED) total_add(b, kind, 1);
+  } else if ((p & 3) == PERMIT_BYPASS) {
+    total_add(b, kind, 1);
+  } else {
+    uint64_t s = word_load(&b->state);
+    reported = s >> 40 == p >> 2 ? report_closed(b, r, s, now_ms, kind, retry_after_ms, moved)
+                                 : NEAP_STALE;
+  }
+  if (reported != NEAP_COUNTED) return reported;
+  if (call->outcome == NEAP_TIMEOUT) total_add(b, TOTAL_timeout, 1);
+  duration_count(b, duration_ms);
+  return NEAP_COUNTED;
+}
+
+static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rules *r,
+                                                uint64_t now_ms, uint64_t p, const neap_call *call,
+                                                neap_transition *moved) {
+  assert(rules_are_prepared(r));
+  if ((p & 3) == PERMIT_NONE) return NEAP_USED;
+  if (NEAP__UNLIKELY(geometry_shape(word_load(&b->geometry)) == 0))
+    neap_breaker_adopt((neap_breaker *)b, r);
+  neap_reported reported;
+  if (call->outcome >= NEAP_NEUTRAL) {
+    reported = report_neutral(b, r, p, now_ms, call, moved);
+  } else {
+    bool is_absurd = call->duration_ms > MASK(TIME_BITS); /* such as an end before its start */
+    if (is_absurd) total_add(b, TOTAL_clock_steps, 1);
+    reported = report_outcome(b, r, p, now_ms, call, is_absurd ? 0 : call->duration_ms, moved);
+  }
+  if (reported == NEAP_STALE) total_add(b, TOTAL_stale, 1);
+  return reported;
+}
+
+/* ---- a success: each step takes over where the one below it has no quick answer ---- */
+
+/* Its slice is known, if the geometry still is that of the rules. */
+static window_place success_place(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                  uint64_t s, uint64_t slice) {
+  uint64_t geometry = word_load(&b->geometry);
+  if (NEAP__UNLIKELY(geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT]))
+    return neap__window_place(b, r, state_epoch(s), now_ms);
+  return (window_place){window_tag(state_epoch(s), geometry), slice, geometry_shape(geometry)};
+}
+
+/* Counted.  It ends a run, or the window may have to be evaluated. */
+static NEAP__NOINLINE neap_reported success_evaluate(neap__breaker *b, const neap_rules *r,
+                                                     uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                     neap_transition *moved) {
+  run_end(b, state_epoch(s));
+  if (!(rules_flags(r) & PREPARED_RATES)) return NEAP_COUNTED;
+  window_place at = success_place(b, r, now_ms, s, slice);
+  uint64_t seen;
+  if (neap__mark_wants_evaluation(b, &at, &seen)) evaluate(b, r, s, now_ms, &at, 0, 0, moved);
+  return NEAP_COUNTED;
+}
+
+static inline uint64_t run_without_epoch(const neap__breaker *b) {
+  return word_load(&b->run) << (64 - RUN_BITS);
+}
+
+/* Counted, but there have been failures or slow calls. */
+static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  neap_transition *moved) {
+  if (NEAP__LIKELY(run_without_epoch(b) == 0 && mark_is_evaluated(word_load(&b->mark), slice)))
+    return NEAP_COUNTED;
+  return success_evaluate(b, r, now_ms, s, slice, moved);
+}
+
+static inline bool is_untroubled(const neap__breaker *b) {
+  return (run_without_epoch(b) | word_load(&b->mark)) == 0;
+}
+
+/* Not counted yet: the first of its slice. */
+static NEAP__NOINLINE neap_reported success_first(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  neap_transition *moved) {
+  static const neap_call success = {.outcome = NEAP_SUCCESS};
+  window_place at = success_place(b, r, now_ms, s, slice);
+  if (NEAP__UNLIKELY(!neap__window_add(b, &at, KIND_SUCCESS, false)))
+    return report_slow(b, r, now_ms, permit_word(s, PERMIT_PLAIN), &success, moved);
+  if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
+  return success_check(b, r, now_ms, s, at.slice, moved);
+}
+
+/* Not counted yet: somebody else was. */
+static NEAP__NOINLINE neap_reported success_again(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  neap_transition *moved) {
+  word_pause();
+  return success_first(b, r, now_ms, s, slice, moved);
+}
+
+/* Here: a success under a millisecond, admitted in this epoch, its counter already there.
+ * Everything else: report_slow(). */
+neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                                  neap_permit *permit, const neap_call *call,
+                                  neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  uint64_t p = permit->opaque;
+  permit->opaque = 0;
+  uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry);
+  if (NEAP__UNLIKELY((s >> 40) * 4 + PERMIT_PLAIN != p ||
+                     (uint32_t)geometry != (uint32_t)r->prepared[PREPARED_SHORTCUT] ||
+                     call->outcome != NEAP_SUCCESS ||
+                     (call->duration_ms | now_ms >> EARLY_BITS) != 0))
+    return report_slow(b, r, now_ms, p, call, moved);
+  uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
+  neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
+  uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
+  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2))
+    return success_first(b, r, now_ms, s, slice, moved);
+  if (NEAP__UNLIKELY(!word_swap(cell, c, c + 1)))
+    return success_again(b, r, now_ms, s, slice, moved);
+  if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
+  return success_check(b, r, now_ms, s, slice, moved);
+}
+
+neap_reported neap_breaker_report_on(neap_breaker *b, const neap_rules *r, const neap_clock *clock,
+                                     neap_permit *permit, const neap_call *call,
+                                     neap_transition *moved) {
+  neap_permit *volatile kept_permit = permit; /* as in acquire_open_on() */
+  const neap_call *volatile kept_call = call;
+  neap_transition *volatile kept_moved = moved;
+  uint64_t now_ms = clock->now_ms(clock->context);
+  return neap_breaker_report(b, r, now_ms, kept_permit, kept_call, kept_moved);
+}
