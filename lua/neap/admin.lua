@@ -234,20 +234,29 @@ function Admin:find(policy, key)
     or ("%s has no breaker %s; a key's breaker is made by its first call"):format(policy, key))
 end
 
+--- { "breakers": [ … ] }, a breaker at a time: there may be thousands.
+function Admin:list_parts(guards)
+  return coroutine.wrap(function()
+    local before = '{ "breakers": ['
+    for _, name in ipairs(sorted_names(guards)) do
+      for _, key in ipairs(keys_of(guards[name])) do
+        coroutine.yield(before .. "\n" .. json.encode(self:breaker_row(guards[name], key)))
+        before = ","
+      end
+    end
+    coroutine.yield((before == "," and "" or before) .. "] }\n")
+  end)
+end
+
 function Admin:get_breakers(_, policy, key)
-  local rows, guards = {}, self.guards()
+  local guards = self.guards()
   if policy then
     local guard, answer = self:find(policy, key)
     if not guard then return answer end
     if key then return answer_json(200, self:breaker_row(guard, key)) end
     guards = { [policy] = guard }
   end
-  for _, name in ipairs(sorted_names(guards)) do
-    for _, one in ipairs(keys_of(guards[name])) do
-      rows[#rows + 1] = self:breaker_row(guards[name], one)
-    end
-  end
-  return answer_json(200, { breakers = list(rows) })
+  return { status = 200, type = "application/json", body = self:list_parts(guards) }
 end
 
 --- Who did what, from where, for how long and why: one line of the log.

@@ -12,6 +12,11 @@ local function ask(method, target, options)
   local answer = pages:handle {
     method = method, target = target, headers = headers, body = options.body, peer = "127.0.0.1",
   }
+  if type(answer.body) == "function" then
+    local parts = {}
+    for part in answer.body do parts[#parts + 1] = part end
+    answer.parts, answer.body = #parts, table.concat(parts)
+  end
   local is_json = answer.type:find("json", 1, true)
   return answer, is_json and assert(json.decode(answer.body)) or nil
 end
@@ -61,11 +66,10 @@ describe("the admin pages", function()
   end)
 
   it("give the metrics as Prometheus wants them", function()
-    local answer, text = get "/metrics", {}
+    local answer = get "/metrics"
     assert.equal("text/plain; version=0.0.4; charset=utf-8", answer.type)
-    for part in answer.body do text[#text + 1] = part end
-    assert.is_truthy(table.concat(text):find('neap_breaker_state{policy="flags",key="default"} 0',
-      1, true))
+    local series = 'neap_breaker_state{policy="flags",key="default"} 0'
+    assert.is_truthy(answer.body:find(series, 1, true))
   end)
 
   it("show everything about the breakers", function()
@@ -76,6 +80,18 @@ describe("the admin pages", function()
     local row = value.breakers[1]
     assert.same({ "flags", "default", "open", "auto", 5000, 1 },
       { row.policy, row.key, row.state, row.mode, row.retry_after_ms, row.totals.failure })
+  end)
+
+  it("show many breakers in many parts, so that none is long in the making", function()
+    for i = 1, 20 do guards.call(guard, 200, 1, "key" .. i) end
+    local answer, value = get "/breakers"
+    assert.equal(22, #value.breakers)
+    assert.equal(23, answer.parts)
+  end)
+
+  it("show an empty list where there is nothing", function()
+    pages.guards = function() return {} end
+    assert.same({}, select(2, get "/breakers").breakers)
   end)
 
   it("show one guard's, or one breaker", function()

@@ -87,6 +87,20 @@ describe("neap", function()
     end
   end)
 
+  it("names every key of a configuration file in the help of serve", function()
+    local _, out = run { "serve", "--help" }
+    local _, _, err = run { "serve",
+      write("odd.lua", "return { zzzzzz = 1, routes = { { zzzzzz = 1 } } }") }
+    local count = 0
+    for names in err:gmatch("; there are ([^\n]+)") do
+      for name in names:gmatch("[%w_]+") do
+        assert.is_truthy(out:find(name, 1, true), name)
+        count = count + 1
+      end
+    end
+    assert.equal(19, count)
+  end)
+
   for word, near in pairs { serv = "neap serve", chekc = "neap check",
     ["--versoin"] = "neap --version" } do
     it(("asks whether %s was meant for %s"):format(near, word), function()

@@ -196,6 +196,20 @@ static void holds_many_policies_or_says_that_it_cannot(void **state) {
   assert_non_null(strstr(f->error, "memory"));
 }
 
+/* However little memory Lua may have. */
+static void opens_or_says_why_not(void **state) {
+  fixture *f = *state;
+  write_policy(f, "flags", NUMBERS);
+  bool has_opened = false;
+  for (size_t kib = 1; !has_opened; kib += kib < 64 ? 1 : 25) {
+    neap_engine_options options = {.lua_memory_bytes = kib << 10};
+    has_opened = fixture_open_with(f, options) == 0;
+    if (!has_opened) assert_true(strlen(f->error) > 0);
+    assert_true(kib < 8192);
+  }
+  uv_run(&f->loop, UV_RUN_NOWAIT);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(ends_with_everything_under_way),
@@ -204,6 +218,7 @@ int main(void) {
       ENGINE_TEST(may_be_closed_from_an_event),
       ENGINE_TEST(lives_beside_another_on_the_same_loop),
       ENGINE_TEST(holds_many_policies_or_says_that_it_cannot),
+      ENGINE_TEST(opens_or_says_why_not),
       ENGINE_TEST(leaves_nothing_after_failing_to_open),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,6 +174,87 @@ static void leaves_nothing_behind_after_many_calls(void **state) {
   assert_in_range(lua_gc(L, LUA_GCCOUNT), 0, before_kib + 16);
 }
 
+/* ---- No memory, at each place in turn ------------------------------------------------------- */
+
+typedef struct failing {
+  lua_Alloc f;
+  void *ud;
+  int left; /* allocations until one fails; then they all do */
+} failing;
+
+static void *fail_alloc(void *ud, void *block, size_t old_size, size_t new_size) {
+  failing *a = (failing *)ud;
+  bool grows = new_size > (block ? old_size : 0);
+  if (grows && a->left-- <= 0) return NULL;
+  return a->f(a->ud, block, old_size, new_size);
+}
+
+/* Everything there is to do with a guard, once. */
+static void do_all(fixture *f, neap_guard *g, int round) {
+  neap_header headers[] = {{"Retry-After", 11, "1", 1}};
+  neap_request request = {
+      .target = "/a", .target_length = 2, .headers = headers, .header_count = 1};
+  neap_answer good = {.status = 200, .body = "kept", .body_length = 4}, answer;
+  neap_ticket ticket;
+  neap_snapshot snapshot;
+  char key[16];
+  snprintf(key, sizeof key, "key%d", round % 10);
+  for (int i = 0; i < 5; i++) {
+    neap_result result = {
+        .status = i ? 503 : 200, .headers = headers, .header_count = 1, .request = &request};
+    if (neap_guard_acquire(g, key, strlen(key), &ticket, NULL) <= NEAP_ALLOW_BYPASS)
+      neap_guard_report(g, &ticket, &result, NULL);
+  }
+  neap_guard_remember(g, key, strlen(key), &request, &good);
+  neap_guard_fallback(g, key, strlen(key), NEAP_CAUSE_REFUSED, &request, NULL, &answer);
+  neap_answer_free(&answer);
+  neap_guard_set_mode(g, key, strlen(key), NEAP_SHADOW, 5, "ann", "why");
+  neap_guard_reset(g, key, strlen(key), "ann");
+  neap_guard_snapshot(g, key, strlen(key), &snapshot);
+  neap_engine_reload(f->engine, NULL);
+  f->now_ms += 2000;
+  f->event_count = 0;
+  f->log[0] = '\0';
+}
+
+/* B170, B193. */
+static void goes_on_whichever_allocation_fails(void **state) {
+  fixture *f = *state;
+  const char *rest = NUMBERS "classify = function(call) return classify.http(call) end, "
+                             "fallback = { fallback.last_good { max_age_ms = 5000 } }";
+  write_policy(f, "flags", rest);
+  fixture_open(f);
+  neap_guard *g = guard_of(f, "flags");
+  lua_State *L = neap_engine_lua(f->engine);
+  do_all(f, g, 0);
+  int round = 0, limit = 0;
+  for (bool is_enough = false; !is_enough; round++) {
+    failing a = {.left = limit};
+    char text[1024];
+    snprintf(text, sizeof text, "%s, timeout_ms = %d", rest, 1 + round % 2);
+    write_policy(f, "flags", text);
+    a.f = lua_getallocf(L, &a.ud);
+    lua_setallocf(L, fail_alloc, &a);
+    do_all(f, g, round);
+    lua_setallocf(L, a.f, a.ud);
+    is_enough = a.left > 0;
+    limit += limit < 200 ? 1 : limit / 50;
+    assert_int_equal(lua_gettop(L), 0);
+  }
+  assert_in_range(round, 100, 2000);
+  size_t failed;
+  neap_engine_reload(f->engine, &failed);
+  assert_int_equal(failed, 0);
+  for (int i = 0; i < 10; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "key%d", i);
+    neap_guard_set_mode(g, key, strlen(key), NEAP_MODE_OF_RULES, 0, NULL, NULL);
+    neap_guard_reset(g, key, strlen(key), NULL);
+    assert_int_equal(call_once(g, key, (neap_result){.status = 200}), NEAP_SUCCESS);
+    assert_int_equal(snapshot_of(g, key).probes_in_flight, 0);
+  }
+}
+
 static void report_elsewhere(void *guard) {
   neap_ticket ticket;
   neap_guard_acquire((neap_guard *)guard, NULL, 0, &ticket, NULL);
@@ -231,6 +312,7 @@ int main(void) {
       ENGINE_TEST(outlives_an_error_in_a_callback_of_the_loop),
       ENGINE_TEST(a_handler_of_events_may_not_break_in),
       ENGINE_TEST(leaves_nothing_behind_after_many_calls),
+      ENGINE_TEST(goes_on_whichever_allocation_fails),
       ENGINE_TEST(belongs_to_one_thread),
       ENGINE_TEST(takes_a_great_many_headers),
   };

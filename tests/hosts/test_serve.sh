@@ -35,6 +35,7 @@ sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
 
 start() { # LOG ARGUMENTS...: the sidecar, in $pid
   log=$dir/$1.log
+  : >"$log"
   shift
   "$neap" serve "$@" 2>"$log" >"$dir/out" &
   pid=$!

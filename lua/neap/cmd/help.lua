@@ -47,7 +47,13 @@ Several routes are told in a file:
 
 A route takes the requests for its host (any, if none is given) whose path begins with its prefix;
 the more particular one wins. Each route has a breaker of its own: its name is the key, unless `key`
-says another one. Options on the command line go before the file's.
+says another one. Options on the command line go before the file's. All there is:
+
+  of the file   listen, admin, admin_token_file, params, policies, routes, log_format, drain_ms,
+                max_breakers
+  of a route    name, upstream, policy; host, prefix, key
+                connect_ms  for a connection, 5000      answer_ms  without timeout_ms, 60000
+                http2       speak it without TLS        ca_file    in place of the system's
 
 Signals: SIGTERM and SIGINT stop accepting and let requests end (a second one does not wait); SIGHUP
 looks at all policy files at once.
