@@ -137,7 +137,7 @@ void http_pool_retire(http_pool *pool);
 void http_pool_add(http_pool *pool, http_transfer *transfer);
 void http_pool_remove(http_pool *pool, http_transfer *transfer);
 void http_pool_cancel(http_pool *pool, http_transfer *transfer); /* takes out and frees */
-void http_pool_kick(http_pool *pool);
+void http_pool_unpause(http_pool *pool, http_transfer *transfer);
 void http_pool_spoil(http_pool *pool, curl_socket_t fd); /* never use that connection again */
 int http_pool_socket_close(void *pool, curl_socket_t fd);
 void http_upstream_pool_gone(http_upstream *upstream, http_pool *pool);

@@ -51,9 +51,10 @@ struct exchange {
   uint64_t body_total;
   bool body_done, upload_waits;
 
-  http_bytes held; /* of the answer: held back, or a copy of what was streamed */
-  bool keeps;      /* the copy goes on */
-  bool blocked;    /* the client does not take more */
+  http_bytes held;   /* of the answer: held back, or a copy of what was streamed */
+  uint64_t received; /* bytes of its body */
+  bool keeps;        /* the copy goes on */
+  bool blocked;      /* the client does not take more */
 };
 
 struct proxy_route {

@@ -234,7 +234,12 @@ static void pool_run(http_pool *pool) {
   pool_settle(pool);
 }
 
-void http_pool_kick(http_pool *pool) {
+/* curl may call back from inside curl_easy_pause(), as it does at work. */
+void http_pool_unpause(http_pool *pool, http_transfer *t) {
+  bool running = pool->running;
+  pool->running = true;
+  curl_easy_pause(t->easy, CURLPAUSE_CONT);
+  pool->running = running;
   pool->kicked = true;
   pool_run(pool);
 }

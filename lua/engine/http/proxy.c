@@ -66,7 +66,7 @@ static exchange *ex_take(proxy_route *route) {
   }
   ex->stage = EX_COLLECT;
   ex->body.length = ex->body_read = ex->held.length = 0;
-  ex->body_total = 0;
+  ex->body_total = ex->received = 0;
   ex->body_done = ex->upload_waits = ex->keeps = ex->blocked = ex->admitted = false;
   return ex;
 }

@@ -208,8 +208,7 @@ void http_transfer_cancel(http_transfer *t) {
 void http_transfer_resume(http_transfer *t) {
   if (!t->added) return;
   t->paused = false;
-  curl_easy_pause(t->easy, CURLPAUSE_CONT);
-  if (t->pool) http_pool_kick(t->pool);
+  http_pool_unpause(t->pool, t);
 }
 
 static void conclude(http_transfer *t) {

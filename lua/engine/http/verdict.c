@@ -198,14 +198,12 @@ static void held_conclude(exchange *ex) {
   }
   http_head head = primary_head(ex);
   http_transfer *t = ex->transfer;
-  ex->transfer = NULL; /* it is over, and stays readable until its on_done returns */
+  ex->transfer = NULL;
   ex->stage = EX_OVER;
   ex->route->stats.primary++;
-  http_answer(ex->request, &head,
-              t->bodiless     ? NULL
-              : ex->held.data ? ex->held.data
-                              : "",
-              ex->held.length);
+  const char *body = ex->held.length ? ex->held.data : "";
+  http_answer(ex->request, &head, t->bodiless ? NULL : body, ex->held.length);
+  http_transfer_cancel(t); /* nothing, if it has ended */
 }
 
 void ex_judge(exchange *ex) {
@@ -251,16 +249,44 @@ static void ex_too_large(exchange *ex) {
   }
 }
 
+/* The answer is all there though the request is not: whatever is still to be sent, nobody waits for. */
+static bool is_early(const exchange *ex) {
+  const http_transfer *t = ex->transfer;
+  bool whole =
+      t->bodiless || (t->content_length >= 0 && ex->received >= (uint64_t)t->content_length);
+  return whole && !(ex->body_done && ex->body_read == ex->body.length);
+}
+
 static void on_head(void *data, http_transfer *t) {
   exchange *ex = data;
   ex->stage = EX_HOLD;
   ex->head_ns = uv_hrtime();
+  if (is_early(ex)) {
+    held_conclude(ex);
+    return;
+  }
   if (t->bodiless) return;
   if (t->content_length > (int64_t)NEAP_BODY_MAX) {
     ex_too_large(ex);
   } else if (t->content_length < 0 && t->status < 500) {
     ex_due(ex, DUE_HOLD, ex->route->options.hold_ms);
   }
+}
+
+static void streamed_conclude(exchange *ex) {
+  if (ex->admitted) {
+    bool whole = ex->keeps;
+    neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, whole);
+    result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
+    if (ex_report(ex, &result) == NEAP_SUCCESS && whole) ex_remember(ex);
+  }
+  http_transfer *t = ex->transfer;
+  ex->transfer = NULL;
+  ex->stage = EX_OVER;
+  ex_due(ex, DUE_STALL, UINT64_MAX);
+  ex_due(ex, DUE_JUDGE, UINT64_MAX);
+  http_answer_end(ex->request);
+  http_transfer_cancel(t); /* nothing, if it has ended */
 }
 
 static void ex_keep(exchange *ex, const char *bytes, size_t length) {
@@ -280,6 +306,8 @@ static bool on_data(void *data, http_transfer *t, const char *bytes, size_t leng
   if (ex->stage == EX_HOLD) {
     if (ex->held.length + length <= NEAP_BODY_MAX) {
       http_bytes_add(&ex->held, bytes, length);
+      ex->received += length;
+      if (is_early(ex)) held_conclude(ex);
       return true;
     }
     ex_too_large(ex);
@@ -291,7 +319,9 @@ static bool on_data(void *data, http_transfer *t, const char *bytes, size_t leng
   }
   ex_keep(ex, bytes, length);
   ex_due(ex, DUE_STALL, ex->route->options.stall_ms);
+  ex->received += length;
   ex->blocked = !http_answer_write(ex->request, bytes, length);
+  if (ex->request && is_early(ex)) streamed_conclude(ex);
   return true;
 }
 
@@ -361,20 +391,6 @@ void ex_left(exchange *ex) {
     ex_report(ex, &result);
   }
   ex_over(ex);
-}
-
-static void streamed_conclude(exchange *ex) {
-  if (ex->admitted) {
-    bool whole = ex->keeps;
-    neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, whole);
-    result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
-    if (ex_report(ex, &result) == NEAP_SUCCESS && whole) ex_remember(ex);
-  }
-  ex->transfer = NULL;
-  ex->stage = EX_OVER;
-  ex_due(ex, DUE_STALL, UINT64_MAX);
-  ex_due(ex, DUE_JUDGE, UINT64_MAX);
-  http_answer_end(ex->request);
 }
 
 static void on_done(void *data, http_transfer *t) {
