@@ -201,7 +201,7 @@ END
 chmod 600 "$dir/token"
 start edge "$dir/edge.lua"
 within 5 up_and_running
-within 5 logged "route pay: http://127.0.0.1:$nobody can't be reached now: connection refused"
+within 5 logged " http://127.0.0.1:$nobody can't be reached now: connection refused"
 logged 'policy http_upstream matches no route' || fail "B163: a policy without a route goes unsaid"
 ! logged 'policy payments matches no route' || fail "a policy with a route is reported"
 [ "$(status "$sidecar/flags/a")" = 200 ] || fail "no route by path"

@@ -267,24 +267,31 @@ static bool serve_start(serve *s, char *error, size_t size) {
 
 typedef struct trial {
   serve *serve;
-  const plan_route *route;
+  const char *upstream;
 } trial;
 
 static void on_reached(void *data, const char *failure) {
   trial *t = data;
   if (failure && !t->serve->is_draining)
-    serve_log(t->serve, LOG_WARN, "upstream", "route %s: %s can't be reached now: %s",
-              t->route->name, t->route->upstream, failure);
+    serve_log(t->serve, LOG_WARN, "upstream", "%s can't be reached now: %s", t->upstream, failure);
   t->serve->trials--;
   free(t);
+}
+
+/* Does an earlier route go there, too? */
+static bool is_tried(const plan *p, size_t i) {
+  for (size_t j = 0; j < i; j++)
+    if (strcmp(p->routes[j].upstream, p->routes[i].upstream) == 0) return true;
+  return false;
 }
 
 static void try_upstreams(serve *s) {
   for (size_t i = 0; i < s->plan.route_count; i++) {
     const plan_route *r = &s->plan.routes[i];
+    if (is_tried(&s->plan, i)) continue;
     trial *t = malloc(sizeof *t);
     if (!t) abort();
-    *t = (trial){s, r};
+    *t = (trial){s, r->upstream};
     s->trials++;
     reach_try(&s->loop, r->upstream_host, r->upstream_port, REACH_MS, on_reached, t);
   }
