@@ -26,13 +26,6 @@ static int on_error(lua_State *L) {
   return 1;
 }
 
-/* Memory can run out in the handler too: then what is left may be anything. */
-static void leave_text(lua_State *L) {
-  if (lua_type(L, -1) == LUA_TSTRING) return;
-  lua_pop(L, 1);
-  lua_pushliteral(L, "an error without a message");
-}
-
 bool neap_engine_pcall(neap_engine *e, int arguments, int results) {
   lua_State *L = e->L;
   int function = lua_gettop(L) - arguments;
@@ -40,9 +33,12 @@ bool neap_engine_pcall(neap_engine *e, int arguments, int results) {
   lua_insert(L, function);
   int status = lua_pcall(L, arguments, results, function);
   lua_remove(L, function);
-  if (status == LUA_OK) return true;
-  leave_text(L);
-  return false;
+  return status == LUA_OK;
+}
+
+/* The error on top of the stack.  Memory can run out in the handler too: then it may be anything. */
+static const char *error_text(lua_State *L) {
+  return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error without a message";
 }
 
 void engine_push_function(lua_State *L, const char *name) {
@@ -73,7 +69,7 @@ bool engine_run(neap_engine *e, lua_CFunction f, void *argument, const char *wha
   lua_pushlightuserdata(L, argument);
   bool ok = neap_engine_pcall(e, 1, 0);
   if (!ok) {
-    log_fault(e, what, lua_tostring(L, -1));
+    log_fault(e, what, error_text(L));
     lua_pop(L, 1);
   }
   assert(lua_gettop(L) == top);
@@ -95,16 +91,14 @@ static int on_loop(lua_State *L, int arguments, int results, int flags) {
   int status = lua_pcall(L, arguments, results, function);
   lua_remove(L, function);
   if (status == LUA_OK) return results == LUA_MULTRET ? lua_gettop(L) - function + 1 : results;
-  leave_text(L);
-  engine_log(e, NEAP_LOG_ERROR, "in a callback of the loop: %s", lua_tostring(L, -1));
+  engine_log(e, NEAP_LOG_ERROR, "in a callback of the loop: %s", error_text(L));
   lua_pop(L, 1);
   return -status;
 }
 
 /* Only memory that runs out between two protected calls gets here; Lua then aborts. */
 static int on_panic(lua_State *L) {
-  engine_log(engine_of(L), NEAP_LOG_ERROR, "Lua cannot go on: %s",
-             lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "no message");
+  engine_log(engine_of(L), NEAP_LOG_ERROR, "Lua cannot go on: %s", error_text(L));
   return 0;
 }
 

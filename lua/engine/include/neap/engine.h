@@ -338,10 +338,10 @@ NEAP_API bool neap_guard_reset(neap_guard *guard, const char *key, size_t key_le
  * stack as it was found and enters only by neap_engine_pcall(). */
 NEAP_API struct lua_State *neap_engine_lua(neap_engine *engine);
 
-/* As lua_pcall(), with a message handler that adds a traceback; the error, as text, is left on the
- * stack in place of the results.
+/* As lua_pcall(), with a message handler that makes a text of any error and adds a traceback.
  *
- * Errors: false, with that one text on the stack. */
+ * Errors: false, with the error on the stack in place of the results: a text, unless memory ran out
+ *         making it. */
 NEAP_API bool neap_engine_pcall(neap_engine *engine, int arguments, int results);
 
 #ifdef __cplusplus
