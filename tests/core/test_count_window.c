@@ -56,11 +56,30 @@ static void a_count_window_is_clean_after_a_transition(void **unused) {
   SAME(f.moved.measured, 3, "three");
 }
 
+/* The first sixteen places are written in every epoch; the others only in one that lives long
+ * enough, and by then their words may be so old that they look new. */
+static void words_not_written_for_thousands_of_transitions_count_again(void **unused) {
+  (void)unused;
+  const unsigned resets[] = {1, 2047, 2048, 2049, 3000, 4094, 4095, 4096, 4097, 6200};
+  for (size_t i = 0; i < COUNT_OF(resets); i++) {
+    FIXTURE(f, r->window = NEAP_WINDOW_COUNT, r->calls = 100, r->failures = 40);
+    play_times(&f, "S", 60);
+    play_times(&f, "rS", resets[i]);
+    play_times(&f, "F", 39);
+    SAME(snapshot(&f).failure, 39, "each in its place");
+    SAME(snapshot(&f).calls, 40, "and the success before them");
+    play(&f, "F");
+    SAME(f.moved.cause, NEAP_BY_FAILURES, "so it trips");
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       IT("a count window is the last n calls", a_count_window_is_the_last_n_calls),
       IT("a count window knows no time", a_count_window_knows_no_time),
       IT("a count window is clean after a transition", a_count_window_is_clean_after_a_transition),
+      IT("words not written for thousands of transitions count again",
+         words_not_written_for_thousands_of_transitions_count_again),
   };
   return cmocka_run_group_tests_name("count window", tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ typedef struct epoch_count {
 
 typedef struct arena {
   neap_breaker breaker;
-  neap_rules rules;
+  neap_rules rules, other; /* every second thread uses the other ones */
   _Atomic uint64_t now_ms;
   epoch_count *epochs;
   atomic_uint most_in_flight, most_taken;
@@ -40,6 +40,7 @@ typedef struct arena {
 
 typedef struct hammer {
   arena *arena;
+  const neap_rules *rules;
   uint64_t seed;
   uint64_t verdicts[6], outcomes[5], stale, used, offered, counted_failures;
   neap_transition diary[DIARY];
@@ -119,7 +120,7 @@ static void *hammer_run(void *context) {
     if (a->by_hand && random_below(&h->seed, 2000) == 0) hammer_by_hand(h);
     neap_transition moved = {.cause = NEAP_BY_NOTHING};
     neap_verdict verdict =
-        neap_breaker_acquire(&a->breaker, &a->rules, atomic_load(&a->now_ms), permit, &moved);
+        neap_breaker_acquire(&a->breaker, h->rules, atomic_load(&a->now_ms), permit, &moved);
     h->offered++;
     h->verdicts[verdict]++;
     hammer_note(h, &moved);
@@ -135,6 +136,7 @@ static arena *arena_new(neap_rules rules, unsigned calls_each) {
   memset(a, 0, sizeof *a);
   a->rules = rules;
   prepare(&a->rules);
+  a->other = a->rules;
   a->now_ms = START_MS;
   a->epochs = calloc(EPOCHS, sizeof *a->epochs);
   a->calls_each = calls_each / SCALE;
@@ -154,6 +156,7 @@ static void arena_run(arena *a, void *(*run)(void *)) {
   for (unsigned i = 0; i < THREADS; i++) {
     memset(&hammers[i], 0, sizeof hammers[i]);
     hammers[i].arena = a;
+    hammers[i].rules = i % 2 ? &a->other : &a->rules;
     hammers[i].seed = seed + i * 7919;
     assert_int_equal(pthread_create(&threads[i], NULL, run, &hammers[i]), 0);
   }
@@ -321,6 +324,25 @@ static void one_probe_at_a_time_is_one(void **unused) {
   neap_rules rules = stormy_rules();
   rules.probes = rules.successes = rules.concurrent = 1;
   arena *a = arena_new(rules, 300000);
+  uint64_t counted[NEAP_TRANSITION_KINDS];
+  arena_run(a, hammer_run);
+  check_admission(a);
+  check_sums(a);
+  check_chain(a, &counted);
+  check_recovers(a);
+  arena_free(a);
+}
+
+/* A reload is under way: some callers judge by the old rules and some by the new. */
+static void callers_under_different_rules_wedge_nothing(void **unused) {
+  (void)unused;
+  arena *a = arena_new(stormy_rules(), 300000);
+  a->other.probes = a->other.successes = a->other.concurrent = 1;
+  a->other.failures = 3;
+  a->other.length_ms = 160;
+  a->other.lease_ms = 7;
+  a->other.max_cooldown_ms = a->other.cooldown_ms = 3;
+  prepare(&a->other);
   uint64_t counted[NEAP_TRANSITION_KINDS];
   arena_run(a, hammer_run);
   check_admission(a);
@@ -539,6 +561,8 @@ int main(void) {
          resets_and_trips_in_between_change_none_of_that),
       IT("the same with a count window", the_same_with_a_count_window),
       IT("one probe at a time is one", one_probe_at_a_time_is_one),
+      IT("callers under different rules wedge nothing",
+         callers_under_different_rules_wedge_nothing),
       IT("somebody trips when the last call completes the minimum",
          somebody_trips_when_the_last_call_completes_the_minimum),
       IT("B115: with a threshold of N and C callers N - 1 + C calls go out at most",
