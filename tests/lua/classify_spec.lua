@@ -324,6 +324,12 @@ describe("Retry-After", function()
     end)
   end
 
+  it("takes two digits of a year for the nearest century that can be", function()
+    assert.equal(os.time { year = 2030, month = 11, day = 6, hour = 0 } // 86400,
+      retry_after.date("Wednesday, 06-Nov-30 08:49:37 GMT") // 86400)
+    assert.equal(784111777, retry_after.date("Sunday, 06-Nov-94 08:49:37 GMT"))
+  end)
+
   it("knows every day from 1970 to 2100 (against the system's calendar)", function()
     local days = { "Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed" }
     for day = 0, 47481, 13 do

@@ -197,6 +197,14 @@ describe("a key that is not known", function()
   end)
 end)
 
+describe("a value in a message", function()
+  it("is cut short, and is one line", function()
+    local _, err = parse(("mode = %q,"):format(("x\n"):rep(1000)))
+    local expected = '"' .. ("x\\n"):rep(20) .. '..." is not one of '
+    assert.equal(expected, err.message:sub(1, #expected))
+  end)
+end)
+
 describe("off", function()
   it("is a mode: everything passes, metrics go on (B146)", function()
     local p = fixture.load 'mode = "forced_closed",'
@@ -415,6 +423,15 @@ return {
 }]==])
   end)
 
+  it("are those of a call's argument, not of a function's body", function()
+    assert.same({ a = 1, b = 2, ["c[1]"] = 3, c = 3, ["c[1].x"] = 4, ["c[2]"] = 5 }, of [[
+return { a = function() return { y = 1 } end,
+b = function() local t = { y = 1 } return t end,
+c = { f({
+x = 1 }),
+function() return { z = 1 } end } }]])
+  end)
+
   it("are found for a table that is returned by name", function()
     assert.same({ a = 2 }, of "local it = {\n a = 1 }\nlocal other = { a = 3 }\nreturn it")
   end)
@@ -467,6 +484,10 @@ describe("a suggestion", function()
       assert.equal(case[2], suggest.nearest(case[1], { "failures", "slow_rate", "slow_call_ms" }))
     end)
   end
+
+  it("is the first by name of two that are as near", function()
+    assert.equal("aa", suggest.nearest("ab", { "ac", "aa" }))
+  end)
 
   it("counts letters that are added, dropped, changed and swapped", function()
     for _, case in ipairs { { "abc", "abc", 0 }, { "abc", "ab", 1 }, { "abc", "xabc", 1 },

@@ -163,6 +163,14 @@ describe("the hash", function()
     assert.matches("^%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x$", a.hash)
   end)
 
+  it("does not depend on the order in which many params were set", function()
+    local up, down = {}, {}
+    for i = 1, 200 do up["key" .. i], up[-i] = i, true end
+    for i = 200, 1, -1 do down[-i], down["key" .. i] = true, i end
+    assert.equal(assert(policy.parse(text, "x.lua", { params = up })).hash,
+      assert(policy.parse(text, "x.lua", { params = down })).hash)
+  end)
+
   it("is another for every change of text, params or modules (B124)", function()
     local files = {
       ["x.lua"] = 'local n = require "lib.n"\nreturn { name = "x", trip = { failures = n } }',
@@ -411,6 +419,46 @@ describe("a classify of the policy's", function()
     assert.equal("neutral", (p.classify { ended_by = "timeout" }))
   end)
 
+  for _, case in ipairs {
+    { "another function", "classify.http = function() return 'neutral' end", "neutral" },
+    { "a table that makes things up",
+      "classify.http.class = setmetatable({}, { __index = function() return 'neutral' end })",
+      "neutral" },
+    { "a status that makes things up",
+      "classify.http.status = setmetatable({}, { __index = function() return 'neutral' end })",
+      "neutral" },
+    { "a table that loops",
+      "classify.http.class = setmetatable({}, { __index = function() while true do end end })",
+      "success", "took more than its 100000 steps" },
+    { "a word that is none", "classify.http.class[2] = 'sucess'", "success",
+      'answered "sucess", not "success", "failure" or "neutral"' },
+    { "a function in a table", "classify.http.class[2] = type", "success",
+      'answered a function, not "success", "failure" or "neutral"' },
+    { "nothing", "classify.http.class = nil", "success", "attempt to index a nil value" },
+    { "a circle", "classify.http.status.http = classify.http", "success" },
+    { "a deep table", "local t = {} for _ = 1, 100000 do t = { t } end classify.http.status.x = t",
+      "success" },
+  } do
+    it("of the shipped ones may have been given " .. case[1], function()
+      local text = 'return { name = "x", trip = { failures = 5 }, classify = classify.%s }'
+      for _, name in ipairs { "default", "http" } do
+        local p = assert(policy.parse(case[2] .. "\n" .. text:format(name), "x.lua"))
+        local outcome, _, _, fault = p.classify { status = 200 }
+        assert.equal(case[3], outcome)
+        if case[4] then assert.matches(case[4], fault, 1, true) else assert.is_nil(fault) end
+      end
+    end)
+  end
+
+  it("of the shipped ones is as it was when the file had run", function()
+    local p = load [[
+      classify = classify.http,
+      trip = { decide = function() classify.http.status[200] = "failure" return false end },
+    ]]
+    p.trip {}
+    assert.equal("success", (p.classify { status = 200 }))
+  end)
+
   it("may do without one, with tables of its own changed (B078)", function()
     local before = 'classify.http.status[429] = "%s"\n'
     local text = 'return { name = "x", trip = { failures = 5 } }'
@@ -519,6 +567,24 @@ describe("a fallback stage", function()
     assert.same({ nil, fault }, outcome(3))
     assert.same({ nil, fault }, outcome(4))
     assert.same({ nil, "answered a table, not a text" }, { p.stages[5].key {} })
+  end)
+
+  it("may answer tables in tables, but not without end", function()
+    local p = load [[
+      fallback = {
+        function(call)
+          local t = {}
+          for _ = 1, call.depth do t = { t } end
+          return t
+        end,
+        function() local t = {} t.t = t return t end,
+        function() local t = {} for i = 1, 11000 do t[i] = {} end return t end,
+      },
+    ]]
+    assert.is_table((p.stages[1].run { depth = 30 }))
+    assert.is_nil((p.stages[1].run { depth = 40 }))
+    assert.is_table((p.stages[2].run {}))
+    assert.is_nil((p.stages[3].run {}))
   end)
 
   it("may answer what the host gave it, with the host's metatable", function()
