@@ -156,19 +156,20 @@ end
 
 -- ---- Fallback ---------------------------------------------------------------------------------
 
-local function describe_refusal(of_line, call)
-  local of_guard = of_line.guard
-  local rules, now_ms = of_guard.policy.rules, of_line.native:now()
+--- Adds what the breaker knows: why it refused, and when to ask again.
+local function consult(of_line, cause, call)
+  local rules, now_ms = of_line.guard.policy.rules, of_line.native:now()
   local next_ms = of_line.breaker:next_ms(rules, now_ms)
+  if next_ms then call.retry_after_ms = next_ms - now_ms end
+  if cause ~= "refused" then return end
   call.ended_by = "refused"
   call.refused = REFUSED[of_line.breaker:state(rules, now_ms)] or "forced_open"
-  if next_ms then call.retry_after_ms = next_ms - now_ms end
 end
 
 --- Asks the chain: an answer as engine_answer.c reads it | nil.
 function engine.fallback(of_guard, of_line, cause, call)
   call.cause, call.key = cause, of_line.key
-  if cause == "refused" then describe_refusal(of_line, call) end
+  consult(of_line, cause, call)
   local answered, value, err, info = of_guard.chain:run(of_line, of_guard.policy, call)
   if not answered then return nil end
   if value == nil then

@@ -135,6 +135,16 @@ static void fails_fast_with_what_the_breaker_knows(void **state) {
   assert_int_equal(answer.retry_after_ms, 600);
   assert_null(answer.body);
   neap_answer_free(&answer);
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_FAILURE, NULL, NULL, &answer));
+  assert_string_equal(answer.kind, "failure");
+  assert_int_equal(answer.retry_after_ms, 600);
+  neap_answer_free(&answer);
+  neap_guard_reset(g, NULL, 0, NULL);
+  neap_guard_set_mode(g, NULL, 0, NEAP_FORCED_OPEN, 0, NULL, NULL);
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, NULL, NULL, &answer));
+  assert_string_equal(answer.kind, "forced_open");
+  assert_int_equal(answer.retry_after_ms, 0);
+  neap_answer_free(&answer);
 }
 
 static void shows_a_stage_the_result(void **state) {

@@ -223,8 +223,8 @@ typedef struct neap_refusal {
  * exactly once, by neap_guard_report() or neap_guard_abandon().  Any other verdict fills *refusal
  * (unless NULL) instead.
  *
- * Effects: may deliver events.  In the closed state: two hash probes and neap_breaker_acquire(), no
- *          Lua. */
+ * Effects: may deliver events.  Without a transition: one hash probe and neap_breaker_acquire(), no
+ *          Lua but for a key seen first. */
 NEAP_API neap_verdict neap_guard_acquire(neap_guard *guard, const char *key, size_t key_length,
                                          neap_ticket *ticket, neap_refusal *refusal);
 
@@ -240,7 +240,8 @@ typedef struct neap_report {
  * was reported before.  If the fallback chain is to be asked for that, pass neap_cause_of(outcome)
  * on to neap_guard_fallback().
  *
- * Effects: one protected call into Lua; may deliver events. */
+ * Effects: one protected call into Lua, unless the call is a plain success and the policy has no
+ *          function that wants to see it; may deliver events. */
 NEAP_API neap_outcome neap_guard_report(neap_guard *guard, neap_ticket *ticket,
                                         const neap_result *result, neap_report *report);
 
