@@ -52,6 +52,11 @@ describe("keys", function()
     assert.equal(1, totals(g, "*").success)
   end)
 
+  it("beyond max_keys share it though the panel has room", function()
+    local g = fixture.guard({}, { panel = core.panel(10), max_keys = 2 })
+    assert.same({ "a", "b", "*" }, { g:at("a").key, g:at("b").key, g:at("c").key })
+  end)
+
   it("may be any text: empty, with slashes, named as others are", function()
     local g = fixture.guard()
     for _, key in ipairs { "", "a/b", "ü", "%s", "*", "default" } do

@@ -59,6 +59,17 @@ describe("a trip function", function()
     assert.equal(1, asked)
   end)
 
+  it("is not asked about a call that a mode let in, closed though it may be by then", function()
+    local asked = 0
+    local g = guard(function() asked = asked + 1 return true end)
+    g:trip()
+    g:mode(nil, "forced_closed")
+    local permit = g:acquire()
+    g:reset()
+    g:report(permit, "failure")
+    assert.same({ "closed", 0 }, { g:snapshot().state, asked })
+  end)
+
   it("lets the dependency's wish to be left alone count", function()
     local g = fixture.guard {
       trip = function() return true end, numbers = { consecutive_failures = 0,

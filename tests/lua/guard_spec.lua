@@ -306,6 +306,16 @@ describe("classify", function()
       n = 0 }, seen)
   end)
 
+  it("sees a second result as an error only beside nil or false, also of a probe", function()
+    local g, now = fixture.guard { classify = spy }
+    fixture.open(g)
+    now:advance(1000)
+    g:call(function() return "value", "and more" end)
+    assert.same({ "value", nil, "closed" }, { seen.result, seen.error, g:snapshot().state })
+    g:call(function() return false, "why" end)
+    assert.same({ false, "why" }, { seen.result, seen.error })
+  end)
+
   it("decides: what it calls neutral counts nowhere", function()
     local g = fixture.guard { classify = spy }
     assert.equal("odd", g:call(function() return "odd" end))
