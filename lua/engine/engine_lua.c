@@ -36,7 +36,7 @@ bool neap_engine_pcall(neap_engine *e, int arguments, int results) {
   return status == LUA_OK;
 }
 
-/* The error on top of the stack.  Memory can run out in the handler too: then it may be anything. */
+/* The error on top of the stack.  Memory may run out in the handler too: then it is anything. */
 static const char *error_text(lua_State *L) {
   return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error without a message";
 }
