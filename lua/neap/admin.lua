@@ -12,19 +12,19 @@
 ---
 --- What a POST says may stand in the query, in a form or in a JSON object. A key is percent-encoded
 --- where it has to be.
----
---- Who may ask: with a token, whoever has it. Without one the host must listen on a loopback
---- address only; then a browser on this machine is the danger, so a Host that is a name (DNS
---- rebinding) and an Origin that is another page's are refused.
 
+local access = require "neap.cmd.access"
+local answers = require "neap.cmd.answers"
+local arguments = require "neap.cmd.arguments"
 local json = require "neap.cmd.json"
 local metrics = require "neap.metrics"
 local suggest = require "neap.suggest"
 
 local admin = {}
 
+local answer_json, problem, list = answers.json, answers.problem, json.list
+
 local MAX_FOR_MS = 31 * 24 * 3600 * 1000
-local MODES = { "auto", "forced_open", "forced_closed", "shadow", "policy" }
 
 ---@class neap.admin.request
 ---@field method string
@@ -51,134 +51,6 @@ local MODES = { "auto", "forced_open", "forced_closed", "shadow", "policy" }
 
 local Admin = {}
 Admin.__index = Admin
-
--- Answers ----------------------------------------------------------------------------------------
-
-local list = json.list
-
-local function answer_json(status, value)
-  return { status = status, type = "application/json", body = json.encode(value) .. "\n" }
-end
-
---- An RFC 9457 problem.
-local function problem(status, title, detail, headers)
-  local answer = answer_json(status, { status = status, title = title, detail = detail })
-  answer.type, answer.headers = "application/problem+json", headers
-  return answer
-end
-
--- What was asked ---------------------------------------------------------------------------------
-
-local function decode(text)
-  return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
-local function read_form(text, into)
-  for pair in text:gmatch("[^&]+") do
-    local name, value = pair:match("^([^=]*)=?(.*)$")
-    into[decode((name:gsub("%+", " ")))] = decode((value:gsub("%+", " ")))
-  end
-end
-
---- What a POST says: { name = text or number }; or nil and what is wrong.
-local function read_arguments(request, query)
-  local given, body = {}, request.body or ""
-  read_form(query, given)
-  if body == "" then return given end
-  if not body:find("^%s*{") then
-    read_form(body:gsub("%s+$", ""), given)
-    return given
-  end
-  local value, message = json.decode(body)
-  if not value then return nil, "the body is no JSON: " .. message end
-  for name, field in pairs(value) do
-    if type(name) ~= "string" or (type(field) ~= "string" and type(field) ~= "number") then
-      return nil, ("%s must be a text or a number"):format(tostring(name))
-    end
-    given[name] = field
-  end
-  return given
-end
-
-local UNITS = { ms = 1, s = 1000, m = 60000, h = 3600000, d = 86400000 }
-
---- "90s", "10m", "2h", "1500" and 1500 (ms) -> milliseconds.
-local function read_duration(value, max_ms)
-  local number, unit = tostring(value):match("^(%d+%.?%d*)(%a*)$")
-  local ms = number and (unit == "" and 1 or UNITS[unit]) and tonumber(number) * (UNITS[unit] or 1)
-  if ms and ms >= 1 and ms <= max_ms then return math.floor(ms) end
-  return nil, ("for = %q: must be a time such as 90s, 10m or 2h, up to %.14g ms")
-    :format(tostring(value), max_ms)
-end
-
-local function check_names(given, known)
-  for name in pairs(given) do
-    local is_known = false
-    for _, right in ipairs(known) do is_known = is_known or right == name end
-    if not is_known then
-      local near = suggest.nearest(name, known)
-      return nil, ("%s: there is no such argument; %s"):format(name, near
-        and ("did you mean %s?"):format(near)
-        or "there are " .. table.concat(known, ", "))
-    end
-  end
-  return true
-end
-
---- Checks what an action was told: { by, reason, for_ms }.
-local function read_action(given, known, max_ms)
-  local ok, message = check_names(given, known)
-  if not ok then return nil, message end
-  local by = given.by and tostring(given.by)
-  if not by or not by:find("%S") then return nil, "by: say who does this, e.g. by=alice" end
-  local action = { by = by, reason = given.reason and tostring(given.reason) }
-  if given["for"] then
-    action.for_ms, message = read_duration(given["for"], max_ms)
-    if not action.for_ms then return nil, message end
-  end
-  return action
-end
-
--- Who may ask ------------------------------------------------------------------------------------
-
---- Takes as long for a wrong token as for the right one.
-local function is_same(a, b)
-  local difference = #a == #b and 0 or 1
-  for i = 1, #a do
-    if a:byte(i) ~= b:byte((i - 1) % #b + 1) then difference = difference + 1 end
-  end
-  return difference == 0
-end
-
---- A page may have its own name resolve to 127.0.0.1; it cannot be an address or "localhost".
-local function is_own_host(text)
-  local host = text:gsub(":%d+$", ""):lower()
-  return host == "localhost" or host:find("^%d+%.%d+%.%d+%.%d+$") ~= nil
-    or host:find("^%[[%x:.]+%]$") ~= nil
-end
-
-function Admin:refusal(request)
-  local headers, token = request.headers, self.token and self.token()
-  if token then
-    local given = (headers.authorization or ""):match("^[Bb]earer +(%S+)%s*$")
-    if not given or not is_same(given, token) then
-      return problem(401, "A token is needed",
-        "send Authorization: Bearer TOKEN, with the text of --admin-token-file",
-        { ["WWW-Authenticate"] = 'Bearer realm="neap"' })
-    end
-  elseif not is_own_host(headers.host or "localhost") then
-    return problem(403, "Not by this name",
-      ("Host: %s is a name; ask for localhost or an address, or use --admin-token-file")
-      :format(headers.host))
-  end
-  if request.method == "GET" or request.method == "HEAD" then return nil end
-  local origin, site = headers.origin, headers["sec-fetch-site"]
-  if (origin and origin ~= "http://" .. (headers.host or ""))
-    or (site and site ~= "same-origin" and site ~= "none") then
-    return problem(403, "Not from another page", "a browser sent this for "
-      .. (origin or "another site"))
-  end
-end
 
 -- Breakers ---------------------------------------------------------------------------------------
 
@@ -278,22 +150,11 @@ function Admin:act(request, guard, key, what, action, act)
   return answer_json(200, self:breaker_row(guard, key))
 end
 
-local function read_mode(given)
-  local mode = given.mode and tostring(given.mode)
-  if not mode then return nil, "mode: say which, one of " .. table.concat(MODES, ", ") end
-  for _, known in ipairs(MODES) do
-    if known == mode then return mode end
-  end
-  local near = suggest.nearest(mode, MODES)
-  return nil, ("mode = %q: must be one of %s%s"):format(mode, table.concat(MODES, ", "),
-    near and ("; did you mean %s?"):format(near) or "")
-end
-
 function Admin:post_mode(request, guard, key, given)
-  local action, message = read_action(given, { "mode", "by", "for", "reason" }, MAX_FOR_MS)
+  local action, message = arguments.action(given, { "mode", "by", "for", "reason" }, MAX_FOR_MS)
   if not action then return problem(400, "Not understood", message) end
   local mode
-  mode, message = read_mode(given)
+  mode, message = arguments.mode(given)
   if not mode then return problem(400, "Not understood", message) end
   return self:act(request, guard, key, "mode " .. mode, action, function()
     return guard:mode(key, mode ~= "policy" and mode or nil, action)
@@ -301,7 +162,7 @@ function Admin:post_mode(request, guard, key, given)
 end
 
 function Admin:post_reset(request, guard, key, given)
-  local action, message = read_action(given, { "by", "reason" }, 0)
+  local action, message = arguments.action(given, { "by", "reason" }, 0)
   if not action then return problem(400, "Not understood", message) end
   return self:act(request, guard, key, "reset", action, function()
     return guard:reset(key, action.by)
@@ -309,7 +170,7 @@ function Admin:post_reset(request, guard, key, given)
 end
 
 function Admin:post_trip(request, guard, key, given)
-  local action, message = read_action(given, { "by", "for", "reason" }, MAX_FOR_MS)
+  local action, message = arguments.action(given, { "by", "for", "reason" }, MAX_FOR_MS)
   if not action then return problem(400, "Not understood", message) end
   return self:act(request, guard, key, "trip", action, function()
     return guard:trip(key, action.for_ms, action.by)
@@ -323,7 +184,7 @@ function Admin:post_breaker(request, policy, key, verb, query)
   if not act then return problem(404, "No such page", "a breaker takes mode, reset and trip") end
   local guard, answer = self:find(policy, key)
   if not guard then return answer end
-  local given, message = read_arguments(request, query)
+  local given, message = arguments.read(request, query)
   if not given then return problem(400, "Not understood", message) end
   return act(self, request, guard, key, given)
 end
@@ -415,7 +276,7 @@ end
 function Admin:route(request)
   local path, query = request.target:match("^([^?#]*)%??([^#]*)")
   local parts = {}
-  for part in path:gmatch("[^/]+") do parts[#parts + 1] = decode(part) end
+  for part in path:gmatch("[^/]+") do parts[#parts + 1] = arguments.decode(part) end
   local method = request.method == "HEAD" and "GET" or request.method
   if #parts == 0 and method == "GET" then return { status = 200, type = "text/plain; charset=utf-8",
     body = INDEX } end
@@ -439,7 +300,8 @@ end
 function Admin:handle(request)
   local is_health = request.target:match("^/healthz%??[^/]*$")
     and (request.method == "GET" or request.method == "HEAD")
-  local answer = not is_health and self:refusal(request) or self:route(request)
+  local refusal = not is_health and access.refusal(request, self.token and self.token())
+  local answer = refusal or self:route(request)
   answer.headers = answer.headers or {}
   answer.headers["Cache-Control"] = "no-store"
   answer.headers["X-Content-Type-Options"] = "nosniff"

@@ -1,39 +1,11 @@
-/* admin.c: one page at a time.
- *
- *   head -> body (kept whole, up to ADMIN_BODY_MAX) -> Lua -> answer
- *                                                       \-> parts, one per turn of the loop
- *
- * Parts are for what may be long: a scrape of a thousand breakers must not make a request wait. */
-
+/* admin.c: what the admin pages may ask of the program, and their opening and closing. */
 #include "admin.h"
 
 #include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "numbers.h"
-#include "token.h"
-
-struct admin {
-  serve *serve;
-  int handle; /* registry reference in the engine's Lua: function(request) -> answer */
-  bool has_token;
-  char token[TOKEN_MAX + 1];
-};
-
-/* One request under way. */
-typedef struct page {
-  admin *admin;
-  http_request *request;
-  uv_idle_t turn; /* active while parts are handed out */
-  int parts;      /* registry reference of the function that makes them; LUA_NOREF: none */
-  bool is_answering, is_too_large;
-  size_t length;
-  char body[ADMIN_BODY_MAX];
-} page;
-
-static lua_State *lua_of(const admin *a) { return neap_engine_lua(a->serve->engine); }
 
 /* ---- What the pages may call ----------------------------------------------------------------- */
 
@@ -75,10 +47,11 @@ static int l_log(lua_State *L) {
   int level = luaL_checkoption(L, 1, NULL, levels);
   const char *event = luaL_checkstring(L, 2), *message = luaL_checkstring(L, 3);
   luaL_checktype(L, 4, LUA_TTABLE);
-  luaL_checkstack(L, 2 * FIELDS_MAX + 4, NULL);
+  lua_Integer given = (lua_Integer)lua_rawlen(L, 4), most = given < FIELDS_MAX ? given : FIELDS_MAX;
+  luaL_checkstack(L, 4 * FIELDS_MAX + 4, NULL);
   log_field fields[FIELDS_MAX];
   size_t count = 0;
-  for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, 4) && count < FIELDS_MAX; i++) {
+  for (lua_Integer i = 1; i <= most; i++) {
     lua_rawgeti(L, 4, i); /* stays on the stack, and so do its texts */
     lua_rawgeti(L, -1, 1);
     const char *name = lua_tostring(L, -1);
@@ -141,7 +114,7 @@ bool admin_open(serve *s, admin **out, char *error, size_t size) {
   a->serve = s;
   a->handle = LUA_NOREF;
   if (!admin_reload(a, error, size)) return free(a), false;
-  lua_State *L = lua_of(a);
+  lua_State *L = admin_lua(a);
   lua_pushcfunction(L, l_open);
   lua_pushlightuserdata(L, a);
   if (!neap_engine_pcall(s->engine, 1, 0)) {
@@ -155,214 +128,6 @@ bool admin_open(serve *s, admin **out, char *error, size_t size) {
 
 void admin_close(admin *a) {
   if (!a) return;
-  luaL_unref(lua_of(a), LUA_REGISTRYINDEX, a->handle);
+  luaL_unref(admin_lua(a), LUA_REGISTRYINDEX, a->handle);
   free(a);
 }
-
-/* ---- Pages ----------------------------------------------------------------------------------- */
-
-static void page_closed(uv_handle_t *turn) { free(turn->data); }
-
-static void page_end(page *p) {
-  luaL_unref(lua_of(p->admin), LUA_REGISTRYINDEX, p->parts);
-  uv_close((uv_handle_t *)&p->turn, page_closed);
-}
-
-/* ---- Answers --------------------------------------------------------------------------------- */
-
-typedef struct exchange {
-  page *page;
-  const char *text; /* on the Lua stack */
-  size_t length;
-} exchange;
-
-/* Pushes { method, target, headers, body, peer }. */
-static void push_request(lua_State *L, page *p) {
-  http_request *request = p->request;
-  char peer[64];
-  lua_createtable(L, 0, 5);
-  lua_pushstring(L, request->method);
-  lua_setfield(L, -2, "method");
-  lua_pushlstring(L, request->target.data, request->target.length);
-  lua_setfield(L, -2, "target");
-  lua_pushlstring(L, p->body, p->length);
-  lua_setfield(L, -2, "body");
-  lua_pushstring(L, http_request_peer(request, peer));
-  lua_setfield(L, -2, "peer");
-  static const char *const wanted[] = {"authorization", "origin", "sec-fetch-site"};
-  lua_newtable(L);
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    const neap_header *header = http_request_header(request, wanted[i]);
-    if (!header) continue;
-    lua_pushlstring(L, header->value, header->value_length);
-    lua_setfield(L, -2, wanted[i]);
-  }
-  if (request->host.length > 0) {
-    lua_pushlstring(L, request->host.data, request->host.length);
-    lua_setfield(L, -2, "host");
-  }
-  lua_setfield(L, -2, "headers");
-}
-
-/* Pushes the answer's header lines, of the answer at the top. */
-static void push_lines(lua_State *L) {
-  luaL_Buffer lines;
-  int answer = lua_gettop(L);
-  lua_getfield(L, answer, "headers");
-  lua_getfield(L, answer, "type");
-  luaL_buffinit(L, &lines);
-  luaL_addstring(&lines, "Content-Type: ");
-  luaL_addstring(&lines, lua_tostring(L, answer + 2));
-  luaL_addstring(&lines, "\r\n");
-  luaL_pushresult(&lines);
-  for (lua_pushnil(L); lua_next(L, answer + 1); lua_pop(L, 1)) {
-    lua_pushvalue(L, answer + 3);
-    lua_pushfstring(L, "%s: %s\r\n", lua_tostring(L, -3), lua_tostring(L, -2));
-    lua_concat(L, 2);
-    lua_replace(L, answer + 3);
-  }
-  lua_replace(L, answer + 1);
-  lua_settop(L, answer + 1);
-}
-
-static int l_answer(lua_State *L) {
-  exchange *e = lua_touserdata(L, 1);
-  page *p = e->page;
-  lua_rawgeti(L, LUA_REGISTRYINDEX, p->admin->handle);
-  push_request(L, p);
-  lua_call(L, 1, 1);
-  push_lines(L);
-  lua_getfield(L, -2, "status");
-  lua_getfield(L, -3, "body");
-  size_t lines_length, length = 0;
-  const char *lines = lua_tolstring(L, -3, &lines_length);
-  http_head head = {
-      .status = (int)lua_tointeger(L, -2), .lines = {lines, lines_length}, .content_length = -1};
-  p->is_answering = true;
-  if (lua_isfunction(L, -1)) {
-    p->parts = luaL_ref(L, LUA_REGISTRYINDEX);
-    http_answer_begin(p->request, &head);
-    return 0;
-  }
-  const char *body = lua_tolstring(L, -1, &length);
-  head.content_length = (int64_t)length;
-  http_answer(p->request, &head, body, length);
-  return 0;
-}
-
-static int l_part(lua_State *L) {
-  exchange *e = lua_touserdata(L, 1);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, e->page->parts);
-  lua_call(L, 0, 1);
-  return 1;
-}
-
-/* Lua that fails here is our own fault: say so in the log and cut the answer, which cannot be
- * completed.  After a cut nobody asks for the page any more. */
-static void page_failed(page *p) {
-  serve *s = p->admin->serve;
-  lua_State *L = lua_of(p->admin);
-  serve_log(s, LOG_ERROR, "admin", "%s", lua_tostring(L, -1));
-  lua_pop(L, 1);
-  if (!p->is_answering) {
-    http_answer_problem(p->request, 500, "A fault in neap", "the log says more", 0);
-    return;
-  }
-  http_answer_cut(p->request);
-  page_end(p);
-}
-
-static void on_turn(uv_idle_t *turn) {
-  page *p = turn->data;
-  lua_State *L = lua_of(p->admin);
-  exchange e = {.page = p};
-  lua_pushcfunction(L, l_part);
-  lua_pushlightuserdata(L, &e);
-  if (!neap_engine_pcall(p->admin->serve->engine, 1, 1)) {
-    uv_idle_stop(turn);
-    page_failed(p);
-    return;
-  }
-  size_t length;
-  const char *text = lua_tolstring(L, -1, &length);
-  http_request *request = p->request;
-  if (!text) {
-    uv_idle_stop(turn);
-    lua_pop(L, 1);
-    http_answer_end(request);
-    return;
-  }
-  if (length > 0 && !http_answer_write(request, text, length)) uv_idle_stop(turn);
-  lua_pop(L, 1);
-}
-
-static void page_answer(page *p) {
-  admin *a = p->admin;
-  if (p->is_too_large) {
-    http_answer_problem(p->request, 413, "Too much was said", "at most 16,384 bytes", 0);
-    return;
-  }
-  exchange e = {.page = p};
-  lua_State *L = lua_of(a);
-  uv_idle_t *turn = &p->turn;
-  p->is_answering = false;
-  lua_pushcfunction(L, l_answer);
-  lua_pushlightuserdata(L, &e);
-  if (!neap_engine_pcall(a->serve->engine, 1, 0))
-    page_failed(p);
-  else if (p->parts != LUA_NOREF && !uv_is_closing((uv_handle_t *)turn))
-    uv_idle_start(turn, on_turn);
-}
-
-/* ---- The handler ----------------------------------------------------------------------------- */
-
-static void on_body(void *data, http_request *request, const char *bytes, size_t length) {
-  page *p = data;
-  (void)request;
-  if (length > sizeof p->body - p->length) {
-    p->is_too_large = true;
-    return;
-  }
-  memcpy(p->body + p->length, bytes, length);
-  p->length += length;
-}
-
-static void on_end(void *data, http_request *request) {
-  (void)request;
-  page_answer(data);
-}
-
-static void on_drain(void *data, http_request *request) {
-  page *p = data;
-  (void)request;
-  if (p->parts != LUA_NOREF) uv_idle_start(&p->turn, on_turn);
-}
-
-static void on_done(void *data, http_request *request) {
-  (void)request;
-  page_end(data);
-}
-
-static void on_abort(void *data, http_request *request, http_abort_reason reason) {
-  (void)request;
-  (void)reason;
-  page_end(data);
-}
-
-static const http_handler page_handler = {NULL, on_body, on_end, on_drain, on_done, on_abort};
-
-static void on_request(void *data, http_request *request) {
-  admin *a = data;
-  page *p = calloc(1, sizeof *p);
-  if (!p) abort();
-  p->admin = a;
-  p->request = request;
-  p->parts = LUA_NOREF;
-  uv_idle_init(&a->serve->loop, &p->turn);
-  p->turn.data = p;
-  http_request_handle(request, &page_handler, p);
-  http_request_continue(request);
-  if (request->content_length == 0) page_answer(p);
-}
-
-const http_handler admin_handler = {.on_request = on_request};

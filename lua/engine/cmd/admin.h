@@ -3,8 +3,18 @@
 #define NEAP_CMD_ADMIN_H
 
 #include "serve.h"
+#include "token.h"
 
 #define ADMIN_BODY_MAX 16384
+
+struct admin {
+  serve *serve;
+  int handle; /* registry reference in the engine's Lua: function(request) -> answer */
+  bool has_token;
+  char token[TOKEN_MAX + 1];
+};
+
+static inline lua_State *admin_lua(const admin *a) { return neap_engine_lua(a->serve->engine); }
 
 /* Makes the pages.  Errors: false, with one line in error[size]: a token file that will not do; Lua
  * that cannot. */

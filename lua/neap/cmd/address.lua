@@ -62,8 +62,9 @@ function address.upstream(text)
   local scheme, rest = text:match("^(%a[%w+.-]*)://(.*)$")
   if not scheme then return nil, "must be a URL, e.g. http://127.0.0.1:8016" end
   scheme = scheme:lower()
-  if scheme ~= "http" and scheme ~= "https" then return nil,
-    "must begin with http:// or https://" end
+  if scheme ~= "http" and scheme ~= "https" then
+    return nil, "must begin with http:// or https://"
+  end
   local where, path = rest:match("^([^/?#]*)(.*)$")
   if path ~= "" and path ~= "/" then
     return nil, "must end after the host and port: a request keeps its own path"
