@@ -1,5 +1,5 @@
 /*
- * breaker.pml: model of neap's core protocol (core/src/breaker.c, window.c).  Three parts, one at a time:
+ * breaker.pml: model of neap's core protocol (core/src/breaker.c, report.c, window.c).  Three parts, one at a time:
  *   (default)   the state machine
  *   -DWINDOW    the time window's counters, and the mark that lets a success skip the sum
  *   -DRING      the count window's ring
