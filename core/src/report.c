@@ -1,6 +1,6 @@
 /* What becomes of an outcome: counted in the window or with its round, and what that may trip.
  *
- *   neap_breaker_report()   a healthy success, at once, or
+ *   neap_breaker_report()   a healthy success, at once; report_timed() if it took a millisecond, or
  *   success_...()           step by step, where there is no quick answer, or
  *   report_slow()           everything else: neutral, probe, bypass, stale, failed, slow
  *   evaluate()              the rules over the sums of the window
@@ -244,20 +244,9 @@ static NEAP__NOINLINE neap_reported success_again(neap__breaker *b, const neap_r
   return success_first(b, r, now_ms, s, slice, moved);
 }
 
-/* Here: a success under a millisecond, admitted in this epoch, its counter already there.
- * Everything else: report_slow(). */
-neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
-                                  neap_permit *permit, const neap_call *call,
-                                  neap_transition *moved) {
-  neap__breaker *b = breaker_of(breaker);
-  uint64_t p = permit->opaque;
-  permit->opaque = 0;
-  uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry);
-  if (NEAP__UNLIKELY((s >> 40) * 4 + PERMIT_PLAIN != p ||
-                     (uint32_t)geometry != (uint32_t)r->prepared[PREPARED_SHORTCUT] ||
-                     call->outcome != NEAP_SUCCESS ||
-                     (call->duration_ms | now_ms >> EARLY_BITS) != 0))
-    return report_slow(b, r, now_ms, p, call, moved);
+/* Its counter is there already, or the step above takes over. */
+static inline neap_reported success_count(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                          uint64_t s, uint64_t geometry, neap_transition *moved) {
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
   neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
   uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
@@ -267,6 +256,40 @@ neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, ui
     return success_again(b, r, now_ms, s, slice, moved);
   if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
   return success_check(b, r, now_ms, s, slice, moved);
+}
+
+/* Admitted in this epoch by a closed breaker, whose time window is that of the rules. */
+static inline bool is_plain(const neap_rules *r, uint64_t s, uint64_t geometry, uint64_t p) {
+  return (s >> 40) * 4 + PERMIT_PLAIN == p &&
+         (uint32_t)geometry == (uint32_t)r->prepared[PREPARED_SHORTCUT];
+}
+
+/* Here: a success that took its time, but was not slow.  Everything else: report_slow(). */
+static NEAP__NOINLINE neap_reported report_timed(neap__breaker *b, const neap_rules *r,
+                                                 uint64_t now_ms, uint64_t p, const neap_call *call,
+                                                 neap_transition *moved) {
+  uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry), ms = call->duration_ms;
+  bool is_slow = r->slow_call_ms != 0 && ms > r->slow_call_ms;
+  if (NEAP__UNLIKELY(!is_plain(r, s, geometry, p) || call->outcome != NEAP_SUCCESS || is_slow ||
+                     (ms >> TIME_BITS | now_ms >> EARLY_BITS) != 0))
+    return report_slow(b, r, now_ms, p, call, moved);
+  neap_reported reported = success_count(b, r, now_ms, s, geometry, moved);
+  if (reported == NEAP_COUNTED) duration_count(b, ms);
+  return reported;
+}
+
+/* Here: a success under a millisecond.  Everything else: report_timed(). */
+neap_reported neap_breaker_report(neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                                  neap_permit *permit, const neap_call *call,
+                                  neap_transition *moved) {
+  neap__breaker *b = breaker_of(breaker);
+  uint64_t p = permit->opaque;
+  permit->opaque = 0;
+  uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry);
+  if (NEAP__UNLIKELY(!is_plain(r, s, geometry, p) || call->outcome != NEAP_SUCCESS ||
+                     (call->duration_ms | now_ms >> EARLY_BITS) != 0))
+    return report_timed(b, r, now_ms, p, call, moved);
+  return success_count(b, r, now_ms, s, geometry, moved);
 }
 
 neap_reported neap_breaker_report_on(neap_breaker *b, const neap_rules *r, const neap_clock *clock,
