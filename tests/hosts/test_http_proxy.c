@@ -687,6 +687,55 @@ static void test_slow_client_is_no_timeout(void **state) {
   close_all();
 }
 
+/* An answer's body may take its time, but not stand still. */
+static void test_stall(void **state) {
+  (void)state;
+  open_with((proxy_options){.stall_ms = 80}, (http_limits){0});
+  int c = dial_proxy();
+  int u = ask_upstream(c, GET);
+  say(u, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nx");
+  for (int i = 0; i < 6; i++) {
+    turn_for(30);
+    say(u, "x");
+  }
+  assert_int_equal(stats()->cut, 0);
+  hear_all(c);
+  assert_int_equal(stats()->cut, 1);
+  assert_int_equal(guard.outcomes[NEAP_TIMEOUT], 1);
+  hear_all(u);
+  close(c), close(u);
+  close_all();
+}
+
+/* The program's own limit is no fault of the upstream: the breaker does not hear of it. */
+static void test_too_many_calls(void **state) {
+  (void)state;
+  open_with((proxy_options){.connections = 2}, (http_limits){0});
+  int c[3], u[2];
+  for (int i = 0; i < 2; i++) {
+    c[i] = dial_proxy();
+    u[i] = ask_upstream(c[i], GET);
+  }
+  c[2] = dial_proxy();
+  say(c[2], GET);
+  hear(c[2], "}\n");
+  assert_begins(heard, "HTTP/1.1 503 ");
+  assert_holds(heard, "policy/route: too many calls at once");
+  assert_int_equal(guard.acquired, 2);
+  say(u[0], OK(2, "hi"));
+  hear(c[0], "hi");
+  say(c[2], GET); /* there is room again */
+  hear(u[0], "\r\n\r\n");
+  close(c[1]); /* and for two, when a client has left */
+  hear_all(u[1]);
+  say(u[0], OK(2, "hi"));
+  hear(c[2], "hi");
+  round_trip(c[0], u[0]);
+  for (int i = 0; i < 2; i++) close(u[i]);
+  close(c[0]), close(c[2]);
+  close_all();
+}
+
 /* ---- The guard's refusals and the chain ------------------------------------------------------ */
 
 static void test_refused(void **state) {
@@ -970,6 +1019,27 @@ static int black_hole(int family, int port, int *fillers, int n) {
   }
   turn_for(5);
   return fd;
+}
+
+/* B244: a connection has a deadline of its own. */
+static void test_no_connection_in_time(void **state) {
+  int fillers[4];
+  char url[64];
+  (void)state;
+  upstream = black_hole(AF_INET, 0, fillers, 4);
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", port_of(upstream));
+  open_to((proxy_options){.upstream = url, .connect_ms = 80}, (http_limits){0});
+  int c = dial_proxy();
+  uint64_t begin = now_ms();
+  say(c, GET);
+  hear(c, "}\n");
+  assert_begins(heard, "HTTP/1.1 504 ");
+  assert_in_range(now_ms() - begin, 75, 2000);
+  assert_int_equal(guard.outcomes[NEAP_FAILURE], 1);
+  assert_int_equal(guard.last.phase, NEAP_PHASE_CONNECT);
+  for (int i = 0; i < 4; i++) close(fillers[i]);
+  close(c);
+  close_all();
 }
 
 /* B073: before connect, while connecting, before the answer, after its head, in its body. */
@@ -1371,6 +1441,8 @@ int main(void) {
       IT("tags failures with how far they came (B232)", test_phases),
       IT("gives the upstream a total deadline", test_timeout),
       IT("does not take a slow client for a slow upstream", test_slow_client_is_no_timeout),
+      IT("gives up an answer that stands still", test_stall),
+      IT("refuses calls over its own limit", test_too_many_calls),
       IT("answers a refusal with 503 and the time left", test_refused),
       IT("marks degraded answers", test_degraded),
       IT("replaces a failed answer", test_failed_answer_is_replaced),
@@ -1379,7 +1451,8 @@ int main(void) {
       IT("gives the chain the body whole or not at all (B233)", test_chain_gets_the_body),
       IT("says 100 when the upstream takes the body (B248)", test_expect),
       IT("counts clients that leave as neutral (B071)", test_aborts_are_neutral),
-      IT("... at every stage (B073)", test_abort_at_every_stage),
+      IT("gives up a connection that does not come about (B244)", test_no_connection_in_time),
+      IT("counts clients that leave as neutral at every stage (B073)", test_abort_at_every_stage),
       IT("counts a malformed body as neutral", test_bad_body_is_neutral),
       IT("has one key, whatever clients make up (B113)", test_keys),
       IT("holds back an upstream whose client does not read", test_large_answer),

@@ -66,6 +66,7 @@ struct proxy_route {
   proxy_options options;
   proxy_stats stats;
   exchange *free;
+  size_t calls;         /* to the upstream, now */
   neap_header *headers; /* scratch */
   size_t headers_capacity;
   size_t holds; /* exchanges and the upstream */
@@ -76,12 +77,13 @@ struct proxy_route {
 /* proxy.c */
 void ex_due(exchange *ex, exchange_due which, uint64_t in_ms); /* UINT64_MAX: not */
 void ex_over(exchange *ex);                                    /* the request is gone */
-void ex_drop_transfer(exchange *ex);
+http_transfer *ex_take_transfer(exchange *ex); /* it is no longer this one's, but goes on */
+void ex_drop_transfer(exchange *ex);           /* it does not go on */
 neap_request ex_question(const exchange *ex);
 
 /* verdict.c */
 extern const http_transfer_events ex_transfer_events;
-void ex_refused(exchange *ex, neap_verdict verdict, const neap_refusal *refusal);
+void ex_refused(exchange *ex, const neap_refusal *refusal);
 void ex_late(exchange *ex);
 void ex_left(exchange *ex); /* the client has gone */
 void ex_stream(exchange *ex);

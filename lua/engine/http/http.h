@@ -227,8 +227,9 @@ typedef struct proxy_options {
   uint32_t
       hold_ms; /* how long an answer of unknown length below 500 is held back for its end, so that
                            it can be remembered and judged whole.           0: 20 */
-  uint32_t connections;  /* to the upstream at once.                      0: 1,024 */
-  uint32_t idle_ms;      /* a connection unused this long is not used again.   0: 30,000 */
+  uint32_t
+      connections;  /* calls at once; one more is refused, with no word to the breaker. 0: 1,024 */
+  uint32_t idle_ms; /* a connection unused this long is not used again.   0: 30,000 */
   uint32_t resolve_ms;   /* how long an upstream's address is believed.   0: 5,000 */
   uint32_t stale_ms;     /* how much longer, while it cannot be resolved.  0: 600,000 */
   proxy_resolve resolve; /* NULL: the system's resolver, off the loop */

@@ -308,7 +308,5 @@ http_pool *http_pool_new(http_upstream *upstream, const char *addresses) {
   curl_multi_setopt(pool->multi, CURLMOPT_TIMERFUNCTION, on_timeout);
   curl_multi_setopt(pool->multi, CURLMOPT_TIMERDATA, pool);
   curl_multi_setopt(pool->multi, CURLMOPT_MAXCONNECTS, (long)upstream->options.connections);
-  curl_multi_setopt(pool->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS,
-                    (long)upstream->options.connections);
   return pool;
 }

@@ -75,10 +75,16 @@ static void ex_trim(http_bytes *b) {
   if (b->capacity > NEAP_BODY_MAX) http_bytes_free(b);
 }
 
-void ex_drop_transfer(exchange *ex) {
+http_transfer *ex_take_transfer(exchange *ex) {
   http_transfer *t = ex->transfer;
+  if (t) ex->route->calls--;
   ex->transfer = NULL;
-  if (t) http_transfer_cancel(t);
+  return t;
+}
+
+void ex_drop_transfer(exchange *ex) {
+  http_transfer *t = ex_take_transfer(ex);
+  if (t) http_transfer_cancel(t); /* nothing, if it has ended */
 }
 
 void ex_over(exchange *ex) {
@@ -117,14 +123,19 @@ static void ex_start(exchange *ex) {
   proxy_route *route = ex->route;
   neap_refusal refusal = {0};
   ex_due(ex, DUE_HOLD, UINT64_MAX);
+  if (route->calls >= route->options.connections) {
+    ex_refused(ex, &(neap_refusal){"too many calls at once", 0});
+    return;
+  }
   neap_verdict verdict =
       neap_guard_acquire(route->guard, route->key, route->key_length, &ex->ticket, &refusal);
   if (verdict > NEAP_ALLOW_BYPASS) {
-    ex_refused(ex, verdict, &refusal);
+    ex_refused(ex, &refusal);
     return;
   }
   ex->admitted = true;
   ex->stage = EX_AWAIT;
+  route->calls++;
   ex->sent_ns = ex->head_ns = uv_hrtime();
   ex_due(ex, DUE_ANSWER, ex_deadline_ms(ex));
   ex->transfer = http_transfer_new(route->upstream, ex->request, &ex_transfer_events, ex);

@@ -139,9 +139,8 @@ static void ex_problem(exchange *ex, int status, const char *detail, uint64_t re
   http_answer_problem(ex->request, status, http_status_reason(status), text, retry_after_ms);
 }
 
-void ex_refused(exchange *ex, neap_verdict verdict, const neap_refusal *refusal) {
+void ex_refused(exchange *ex, const neap_refusal *refusal) {
   char text[256];
-  (void)verdict;
   if (chain_ask(ex, NEAP_CAUSE_REFUSED, NULL)) return;
   snprintf(text, sizeof text, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
            refusal->reason ? refusal->reason : "refused");
@@ -197,8 +196,7 @@ static void held_conclude(exchange *ex) {
     return;
   }
   http_head head = primary_head(ex);
-  http_transfer *t = ex->transfer;
-  ex->transfer = NULL;
+  http_transfer *t = ex_take_transfer(ex);
   ex->stage = EX_OVER;
   ex->route->stats.primary++;
   const char *body = ex->held.length ? ex->held.data : "";
@@ -280,8 +278,7 @@ static void streamed_conclude(exchange *ex) {
     result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
     if (ex_report(ex, &result) == NEAP_SUCCESS && whole) ex_remember(ex);
   }
-  http_transfer *t = ex->transfer;
-  ex->transfer = NULL;
+  http_transfer *t = ex_take_transfer(ex);
   ex->stage = EX_OVER;
   ex_due(ex, DUE_STALL, UINT64_MAX);
   ex_due(ex, DUE_JUDGE, UINT64_MAX);
