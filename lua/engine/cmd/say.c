@@ -15,28 +15,32 @@ static bool is_rate(neap_cause cause) {
   return cause == NEAP_BY_FAILURE_RATE || cause == NEAP_BY_SLOW_RATE;
 }
 
-/* Of a rate, what was measured and its limit are shares of the calls, as in the text. */
+/* Only what means something: a cooldown that is over has measured nothing.  Of a rate, what was
+ * measured and its limit are shares of the calls, as in the text. */
 static void log_transition(serve *s, const neap_event *event) {
   const neap_transition *m = &event->moved;
   double measured_of = is_rate(m->cause) && m->calls ? (double)m->calls : 1;
   double limit_of = is_rate(m->cause) ? NEAP_ONE : 1;
-  const log_field fields[] = {
+  log_field fields[16] = {
       {"policy", event->policy, 0},
       {"key", event->key, 0},
       {"from", neap_state_name(m->from), 0},
       {"to", neap_state_name(m->to), 0},
       {"reason", neap_cause_name(m->cause), 0},
-      {"measured", NULL, (double)m->measured / measured_of},
-      {"limit", NULL, (double)m->limit / limit_of},
-      {"calls", NULL, (double)m->calls},
-      {"open_ms", NULL, (double)m->open_ms},
-      {"level", NULL, m->level},
-      {"epoch", NULL, m->epoch},
-      {"flapping", m->flapping ? "yes" : "no", 0},
-      {"policy_hash", event->hash, 0},
   };
-  log_line(s->L, s->plan.log, m->to == NEAP_OPEN ? LOG_WARN : LOG_INFO, "transition", fields,
-           sizeof fields / sizeof *fields, "%s", event->text);
+  size_t n = 5;
+  if (m->limit > 0) {
+    fields[n++] = (log_field){"measured", NULL, (double)m->measured / measured_of};
+    fields[n++] = (log_field){"limit", NULL, (double)m->limit / limit_of};
+    fields[n++] = (log_field){"calls", NULL, (double)m->calls};
+  }
+  if (m->open_ms > 0) fields[n++] = (log_field){"open_ms", NULL, (double)m->open_ms};
+  if (m->flapping) fields[n++] = (log_field){"flapping", "yes", 0};
+  fields[n++] = (log_field){"level", NULL, m->level};
+  fields[n++] = (log_field){"epoch", NULL, m->epoch};
+  fields[n++] = (log_field){"policy_hash", event->hash, 0};
+  log_line(s->L, s->plan.log, m->to == NEAP_OPEN ? LOG_WARN : LOG_INFO, "transition", fields, n,
+           "%s", event->text);
 }
 
 void say_event(void *data, const neap_event *event) {
