@@ -33,7 +33,8 @@ static void the_size_grows_by_a_breaker_and_its_hash(void **unused) {
   (void)unused;
   SAME(neap_panel_size(0), 0, "out of range");
   SAME(neap_panel_size(4194305), 0, "out of range");
-  HOLDS(neap_panel_size(4194304) > UINT64_C(4194304) * 1024, "the largest");
+  if (SIZE_MAX > UINT32_MAX)
+    HOLDS(neap_panel_size(4194304) > UINT64_C(4194304) * 1024, "the largest");
   HOLDS(neap_panel_size(1) >= 1024, "the smallest");
   for (uint32_t n = 1; n < 1000; n++) {
     size_t more = neap_panel_size(n + 1) - neap_panel_size(n);
