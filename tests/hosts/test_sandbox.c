@@ -121,8 +121,8 @@ static void test_a_policy_that_hoards_is_stopped_and_the_others_go_on(void **sta
   neap__arena arena;
   lua_State *L = arena_state(&arena, 16 * MIB);
   RUN(POLICY
-      "good = policy('return #tostring(call.status) == 3 and \"success\" or \"failure\"')\n"
       "hoarder = policy('kept[#kept + 1] = (\"x\"):rep(100000) .. #kept return \"success\"')\n"
+      "good = policy('return #tostring(call.status) == 3 and \"success\" or \"failure\"')\n"
       "call = { now = true, status = 200, ended_by = 'answer' }");
   RUN("for i = 1, 1000 do\n"
       "  local outcome, _, _, fault = hoarder.classify(call)\n"

@@ -91,6 +91,20 @@ describe("a box", function()
     end) })
   end)
 
+  it("goes on counting when another has run within it", function()
+    local other = core.box(10000, 1000000, 1000)
+    assert.same({ false, "took more than its 10000 steps", "steps" }, { core.run(box, function()
+      core.run(other, function() while true do end end)
+      while true do end
+    end) })
+  end)
+
+  it("has overrun even when it was the last thing that the function did", function()
+    core.budget(box, 10000, 100000, 1000)
+    assert.same({ false, "asked for more than its 100000 bytes of memory", "bytes" },
+      { core.run(box, string.rep, "x", 60000) })
+  end)
+
   it("counts steps, up to the next two hundred", function()
     core.budget(box, 1000, 1000000, 1000)
     assert.is_true((core.run(box, function() for _ = 1, 300 do local _ = 1 end end)))
@@ -236,7 +250,9 @@ describe("the string library of policies", function()
       { "match", "aXb", "%u" },
     { "match", "hello", "" }, { "match", "hello", "l+", 4 }, { "match", "a\0b", "%z?b" },
       { "match", "ab12", "%a%d?" },
-    { "match", "x", "[" }, { "match", "x", "[x" }, { "match", "x", "%" }, { "match", "x", "(" },
+    { "match", "abc", "%f[%Z]%a+" },
+    { "match", "abc", "%a+%f[%z]" }, { "match", "x", "[" }, { "match", "x", "[x" },
+      { "match", "x", "%" }, { "match", "x", "(" },
       { "match", "x", ")" },
     { "match", "x", "(x" }, { "match", "x", "%1" }, { "match", "xx", "(x)%2" },
       { "match", "x", "%b" },
@@ -334,6 +350,15 @@ describe("the string library of policies", function()
       assert.is_true(same,
         ("%s(%q, %q, %s), seed %d"):format(name, subject, pattern, tostring(init), seed))
     end
+  end)
+
+  it("charges by the length of a set, and for captures without a character (B179)", function()
+    local box = core.box(10000, 1 << 28, 10000)
+    local subject, set = ("a"):rep(5000), "[" .. ("b"):rep(100) .. "]"
+    assert.is_true((core.run(box, S.find, subject, "[bc]")))
+    assert.is_false((core.run(box, S.find, subject, set)))
+    assert.is_true((core.run(box, S.find, subject, "()$")))
+    assert.is_false((core.run(box, S.find, ("a"):rep(100000), "()()()()()()()()$")))
   end)
 
   it("charges for what it does: a box stops each function when its steps are over (B179)",
