@@ -72,7 +72,7 @@ static struct sockaddr_in loopback(const char *host, int port) {
   return a;
 }
 
-static int listen_at(const char *host, int port) {
+static inline int listen_at(const char *host, int port) {
   struct sockaddr_in a = loopback(host, port);
   int fd = socket_of(AF_INET), on = 1;
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -81,7 +81,7 @@ static int listen_at(const char *host, int port) {
   return fd;
 }
 
-static int port_of(int fd) {
+static inline int port_of(int fd) {
   struct sockaddr_in a;
   socklen_t n = sizeof a;
   assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
@@ -97,13 +97,13 @@ static int dial(int port) {
 }
 
 /* Accepts the connection that is coming. */
-static int answer_call(int listener) {
+static inline int answer_call(int listener) {
   int fd = -1;
   turn_until((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0);
   return fd;
 }
 
-static bool is_calling(int listener) {
+static inline bool is_calling(int listener) {
   int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
   if (fd >= 0) close(fd);
   return fd >= 0;
@@ -154,7 +154,7 @@ static const char *hear(int fd, const char *ending) {
 }
 
 /* Hears a head and `length` bytes after it.  Answers these. */
-static const char *hear_message(int fd, size_t length) {
+static inline const char *hear_message(int fd, size_t length) {
   uint64_t end = now_ms() + WAIT_MS;
   hear_nothing_yet();
   for (;;) {
