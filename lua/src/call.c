@@ -18,6 +18,8 @@
  * in time   only if the host runs f */
 #include "line.h"
 
+#include "sandbox.h"
+
 #include <string.h>
 
 #if COMPAT_HAS_PCALLK
@@ -159,22 +161,50 @@ static void lend_duration(lua_State *L, line *n, uint64_t duration_ms) {
   n->lent_ms = duration_ms;
 }
 
-/* Asks the policy about the success whose results are at a.  Answers where its answer begins, which
- * is the top of the stack; 0: it has to be asked another way. */
-static int classify_success(lua_State *L, const call *c, int a, uint64_t duration_ms) {
-  line *n = c->line;
-  if (n->is_lent) return 0;
-  lend_arguments(L, c);
-  lend_result(L, a);
-  lend_duration(L, n, duration_ms);
+/* What the policy's function in its box came to, if that was more than "success": its classifier
+ * goes on from there. */
+static int classify_otherwise(lua_State *L, line *n, int verdict) {
+  if (n->box->condemned) { /* what it keeps may go */
+    lua_pushnil(L);
+    lua_replace(L, lua_upvalueindex(M_FUNCTION));
+    n->box = NULL;
+  }
+  neap__push_otherwise(L, lua_upvalueindex(M_CLASSIFY));
+  lua_insert(L, verdict);
+  lua_pushvalue(L, lua_upvalueindex(M_CALL));
+  lua_insert(L, verdict + 1);
+  return lua_pcall(L, lua_gettop(L) - verdict, LUA_MULTRET, 0) == LUA_OK ? verdict : 0;
+}
+
+static int classify_outside(lua_State *L, line *n, int verdict) {
   lua_pushvalue(L, lua_upvalueindex(M_CLASSIFY));
   lua_pushvalue(L, lua_upvalueindex(M_CALL));
   n->is_lent = true;
   bool answered = lua_pcall(L, 1, LUA_MULTRET, 0) == LUA_OK;
   n->is_lent = false;
+  return answered ? verdict : 0;
+}
+
+/* Asks the policy about the success whose results are at a.  Answers PLAIN, or where its answer
+ * begins, which is the top of the stack; 0: it has to be asked another way. */
+enum { PLAIN = -1 };
+static int classify_success(lua_State *L, const call *c, int a, uint64_t duration_ms) {
+  line *n = c->line;
+  int verdict = a + 2;
+  if (n->box ? n->box->running : n->is_lent) return 0;
+  lend_arguments(L, c);
+  lend_result(L, a);
+  lend_duration(L, n, duration_ms);
+  if (!n->box)
+    verdict = classify_outside(L, n, verdict);
+  else if (neap__says_success(L, lua_upvalueindex(M_BOX), lua_upvalueindex(M_FUNCTION),
+                              lua_upvalueindex(M_CALL)))
+    verdict = PLAIN;
+  else
+    verdict = classify_otherwise(L, n, verdict);
   take_result_back(L, a);
   take_arguments_back(L, c);
-  return answered ? a + 2 : 0;
+  return verdict;
 }
 
 /* Outcome, reason, retry_after_ms, fault: the first says "success", and the last is not there. */
@@ -197,9 +227,10 @@ static int succeed(lua_State *L, const call *c, int a) {
   uint64_t slow_ms = n->has_trip && n->rules->slow_call_ms ? n->rules->slow_call_ms : NEAP_NEVER;
   if (n->timeout_ms && counted.duration_ms > n->timeout_ms) return settle(L, c, "timeout", a, 0);
   if (counted.duration_ms > slow_ms) return settle(L, c, "answer", a, 0);
+  int verdict = PLAIN;
   if (n->has_classify) {
-    int verdict = classify_success(L, c, a, counted.duration_ms);
-    if (!verdict || !is_plain_success(L, verdict)) {
+    verdict = classify_success(L, c, a, counted.duration_ms);
+    if (verdict != PLAIN && (!verdict || !is_plain_success(L, verdict))) {
       lua_settop(L, a + 5);
       return settle(L, c, "answer", a, verdict);
     }
@@ -210,7 +241,7 @@ static int succeed(lua_State *L, const call *c, int a) {
   neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &counted, &moved);
   if (moved.cause != NEAP_BY_NOTHING) neap__tell_moved(L, &moved);
   if (n->remembers) remember(L, c, a);
-  if (n->has_classify) lua_settop(L, a + 1);
+  if (verdict != PLAIN) lua_settop(L, a + 1);
   return 2;
 }
 

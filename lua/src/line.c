@@ -1,6 +1,8 @@
 /* line.c: one key of a guard at work: making it, giving it rules, and what slow paths ask of it. */
 #include "line.h"
 
+#include "sandbox.h"
+
 #include <string.h>
 
 /* As M_REFUSE ... M_REPORT. */
@@ -115,7 +117,12 @@ static int l_adopt(lua_State *L) {
   lua_pushvalue(L, 2);
   lua_setupvalue(L, -2, M_GENERATION);
   lua_getfield(L, 5, "classify");
-  lua_setupvalue(L, -2, M_CLASSIFY);
+  int classify = lua_gettop(L);
+  if (!neap__classifier_parts(L, classify)) lua_settop(L, classify + 2);
+  n->box = (neap__box *)lua_touserdata(L, classify + 1);
+  lua_setupvalue(L, classify - 1, M_FUNCTION);
+  lua_setupvalue(L, classify - 1, M_BOX);
+  lua_setupvalue(L, classify - 1, M_CLASSIFY);
   return 0;
 }
 
@@ -162,7 +169,7 @@ static void push_upvalues(lua_State *L) {
     if (!lua_isfunction(L, -1)) luaL_error(L, "there is no hook %s", hook_names[i]);
   }
   compat_getref(L, 2, LINE_GENERATION);
-  lua_pushnil(L);
+  for (int i = M_CLASSIFY; i <= M_FUNCTION; i++) lua_pushnil(L);
   push_lent(L, 3);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) lua_pushstring(L, names[i]);
   lua_remove(L, 1);

@@ -22,7 +22,8 @@ typedef struct line {
   bool has_run;            /* LINE_RUN enforces the timeout */
   bool keeps;              /* f and its arguments, for classify or the fallback chain */
   bool remembers;          /* good answers are stored */
-  bool is_lent;            /* M_CALL is in use */
+  struct neap__box *box;   /* M_BOX */
+  bool is_lent;            /* M_CALL is in use, outside of a box */
   int lent_args;           /* .n of M_ARGS */
   uint64_t lent_ms;        /* .duration_ms of M_FIELDS */
 } line;
@@ -34,7 +35,7 @@ enum {
   LINE_RULES,
   LINE_CLOCK,
   LINE_RUN,
-  LINE_METHOD, /* the method call: its upvalues M_GENERATION and M_CLASSIFY are the newest */
+  LINE_METHOD, /* the method call: its upvalues M_GENERATION to M_FUNCTION are the newest */
   LINE_REFS = LINE_METHOD
 };
 
@@ -54,6 +55,8 @@ enum {
   M_REPORT,   /* (owner, permit, call) -> what report answers */
   M_GENERATION,
   M_CLASSIFY,
+  M_BOX, /* of M_CLASSIFY, if it is a sandbox's, as the next; else nil */
+  M_FUNCTION,
   M_CALL,
   M_FIELDS,
   M_ARGS,   /* M_FIELDS.args */

@@ -298,6 +298,34 @@ static int l_classifier(lua_State *L) {
   return 1;
 }
 
+bool neap__classifier_parts(lua_State *L, int index) {
+  if (lua_tocfunction(L, index) != classifier_call) return false;
+  lua_getupvalue(L, index, C_BOX);
+  lua_getupvalue(L, index, C_FUNCTION);
+  return true;
+}
+
+bool neap__says_success(lua_State *L, int box, int f, int call) {
+  neap__box *b = lua_touserdata(L, box);
+  lua_pushvalue(L, f);
+  lua_pushvalue(L, call);
+  int results = box_run(L, box, b, 1);
+  if (results < 0) return false;
+  lua_State *co = b->co;
+  if (results == 1 && lua_type(co, -1) == LUA_TSTRING && lua_tostring(co, -1) == b->success) {
+    lua_pop(co, 1);
+    return true;
+  }
+  if (results > RESULTS) lua_pop(co, results - RESULTS);
+  lua_pushboolean(L, 1);
+  lua_xmove(co, L, results > RESULTS ? RESULTS : results);
+  return false;
+}
+
+void neap__push_otherwise(lua_State *L, int classifier) {
+  lua_getupvalue(L, classifier, C_OTHERWISE);
+}
+
 /* ---- Boxes ----------------------------------------------------------------------------------- */
 
 static uint32_t check_limit(lua_State *L, int arg, lua_Integer most) {

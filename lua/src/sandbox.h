@@ -46,6 +46,18 @@ void neap__sandbox_strings(lua_State *L);
  * To be called before the work is done. */
 void neap__charge(lua_State *L, size_t units);
 
+/* ---- Classifiers, for those who ask at every call -------------------------------------------- */
+
+/* If the function at `index` is one that core.classifier() made, pushes its box and the policy's
+ * function. */
+bool neap__classifier_parts(lua_State *L, int index);
+
+/* Runs the policy's function f on a call, in its box; all are indices.  True: it says "success" and
+ * no more.  Otherwise what core.run() answers is pushed, for neap__push_otherwise()'s function, which
+ * is called with the call and that. */
+bool neap__says_success(lua_State *L, int box, int f, int call);
+void neap__push_otherwise(lua_State *L, int classifier);
+
 /* ---- Arena ----------------------------------------------------------------------------------- */
 
 struct neap__box;
