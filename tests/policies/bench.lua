@@ -35,6 +35,46 @@ function Bench:cool_down()
   self.clock:advance(self.guard:snapshot().retry_after_ms)
 end
 
+--- How long it stays open, the first n times in a row.
+function Bench:waits(failure, n)
+  local waits = {}
+  while self:state() == "closed" do self:call(failure) end
+  for i = 1, n do
+    waits[i] = self.guard:snapshot().retry_after_ms
+    self:cool_down()
+    while self:state() == "half_open" do self:call(failure) end
+  end
+  return waits
+end
+
+--- Whether each wait is at least what is expected and at most `jitter` longer, and one nearly that.
+function Bench:has_waits(failure, expected, jitter)
+  local waits, longest = self:waits(failure, #expected), 0
+  for i, wait_ms in ipairs(waits) do
+    local share = wait_ms / expected[i] - 1
+    if share < 0 or share > jitter then return nil, ("wait %d is %d ms"):format(i, wait_ms) end
+    longest = math.max(longest, share)
+  end
+  for _ = 1, 40 do -- enough for one to be long
+    self.guard:reset()
+    longest = math.max(longest, self:waits(failure, 1)[1] / expected[1] - 1)
+  end
+  if longest < 0.75 * jitter then return nil, ("the longest jitter is %.3f"):format(longest) end
+  return true
+end
+
+--- How many calls it lets through at once when it is half-open.
+function Bench:probes_at_once(failure)
+  while self:state() == "closed" do self:call(failure) end
+  self:cool_down()
+  local permits = {}
+  while true do
+    local permit = self.guard:acquire()
+    if not permit then return #permits, permits end
+    permits[#permits + 1] = permit
+  end
+end
+
 --- What the fallback chain says: value, source, kind of error.
 function Bench:fallback(cause, call)
   local value, info, err = self.guard:fallback(cause, call or { id = "GET /" })

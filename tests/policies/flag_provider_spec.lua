@@ -79,4 +79,30 @@ describe("policies/flag_provider.lua", function()
     it_works:calls(2, { status = 500 })
     assert.equal("open", it_works:state())
   end)
+
+  it("stays open longer each time, up to a limit, and never by the clock", function()
+    assert.is_true(it_works:has_waits({ status = 500 },
+      { 5000, 10000, 20000, 40000, 60000, 60000 }, 0.2))
+  end)
+
+  it("lets 1 through at once, and waits so long for a probe that is lost", function()
+    local n, permits = it_works:probes_at_once({ status = 500 })
+    assert.equal(1, n)
+    it_works.clock:advance(1000 - 1)
+    assert.equal("probes_busy", it_works:call({ status = 500 }))
+    it_works.clock:advance(1)
+    assert.equal("open", it_works:call({ status = 500 }))
+    for _, permit in ipairs(permits) do it_works.guard:report(permit, "neutral") end
+  end)
+
+  it("gives up a call after 500 ms", function()
+    assert.equal(500, it_works.guard.policy.timeout_ms)
+  end)
+
+  it("looks two seconds back", function()
+    it_works:calls(4, { status = 500 })
+    it_works.clock:advance(1800)
+    it_works:call { status = 500 }
+    assert.equal("open", it_works:state())
+  end)
 end)
