@@ -256,6 +256,12 @@ return {
     assert.equal(5, plan.drain_ms)
   end)
 
+  it("is like the one in examples/demo", function()
+    local plan, _, err = run { "serve", "examples/demo/routes.lua" }
+    assert.equal("", err)
+    assert.same({ "www.example.com", "/flags" }, { plan.routes[1].host, plan.routes[2].prefix })
+  end)
+
   it("stands back behind the command line", function()
     local plan = run { "serve", write("good.lua", GOOD), "--listen", "127.0.0.1:1", "--log-format",
       "text" }
