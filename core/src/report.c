@@ -211,13 +211,20 @@ static inline uint64_t run_without_epoch(const neap__breaker *b) {
   return word_load(&b->run) << (64 - RUN_BITS);
 }
 
-/* Counted, but there have been failures or slow calls. */
-static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r,
-                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
-                                                  neap_transition *moved) {
+/* Counted in that slice, but there have been failures or slow calls. */
+static inline neap_reported success_check_in(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                             uint64_t s, uint64_t slice, neap_transition *moved) {
   if (NEAP__LIKELY(run_without_epoch(b) == 0 && mark_is_evaluated(word_load(&b->mark), slice)))
     return NEAP_COUNTED;
   return success_evaluate(b, r, now_ms, s, slice, moved);
+}
+
+/* The slice is not handed on but found again: so the quick way has a register less to save. */
+static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s,
+                                                  neap_transition *moved) {
+  uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
+  return success_check_in(b, r, now_ms, s, slice, moved);
 }
 
 static inline bool is_untroubled(const neap__breaker *b) {
@@ -226,22 +233,23 @@ static inline bool is_untroubled(const neap__breaker *b) {
 
 /* Not counted yet: the first of its slice. */
 static NEAP__NOINLINE neap_reported success_first(neap__breaker *b, const neap_rules *r,
-                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  uint64_t now_ms, uint64_t s,
                                                   neap_transition *moved) {
   static const neap_call success = {.outcome = NEAP_SUCCESS};
+  uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
   window_place at = success_place(b, r, now_ms, s, slice);
   if (NEAP__UNLIKELY(!neap__window_add(b, &at, KIND_SUCCESS, false)))
     return report_slow(b, r, now_ms, permit_word(s, PERMIT_PLAIN), &success, moved);
   if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
-  return success_check(b, r, now_ms, s, at.slice, moved);
+  return success_check_in(b, r, now_ms, s, at.slice, moved);
 }
 
 /* Not counted yet: somebody else was. */
 static NEAP__NOINLINE neap_reported success_again(neap__breaker *b, const neap_rules *r,
-                                                  uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                  uint64_t now_ms, uint64_t s,
                                                   neap_transition *moved) {
   word_pause();
-  return success_first(b, r, now_ms, s, slice, moved);
+  return success_first(b, r, now_ms, s, moved);
 }
 
 /* Its counter is there already, or the step above takes over. */
@@ -250,12 +258,10 @@ static inline neap_reported success_count(neap__breaker *b, const neap_rules *r,
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
   neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
   uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
-  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2))
-    return success_first(b, r, now_ms, s, slice, moved);
-  if (NEAP__UNLIKELY(!word_swap(cell, c, c + 1)))
-    return success_again(b, r, now_ms, s, slice, moved);
+  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2)) return success_first(b, r, now_ms, s, moved);
+  if (NEAP__UNLIKELY(!word_swap(cell, c, c + 1))) return success_again(b, r, now_ms, s, moved);
   if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
-  return success_check(b, r, now_ms, s, slice, moved);
+  return success_check(b, r, now_ms, s, moved);
 }
 
 /* Admitted in this epoch by a closed breaker, whose time window is that of the rules. */
