@@ -105,38 +105,44 @@ static void prepare_cycle(bench_subject *s) {
 /* ---- loops ---- */
 
 static void run_acquire(bench_subject *s, size_t n) {
+  neap_breaker *b = s->breaker;
+  uint64_t now_ms = s->now_ms;
   neap_permit permit;
   for (size_t i = 0; i < n; i++) {
-    neap_breaker_acquire(s->breaker, &s->rules, s->now_ms, &permit, NULL);
+    neap_breaker_acquire(b, &s->rules, now_ms, &permit, NULL);
     EMPTY_OPERATION();
   }
 }
 
 static void run_acquire_on(bench_subject *s, size_t n) {
+  neap_breaker *b = s->breaker;
   neap_permit permit;
   for (size_t i = 0; i < n; i++) {
-    neap_breaker_acquire_on(s->breaker, &s->rules, &s->clock, &permit, NULL);
+    neap_breaker_acquire_on(b, &s->rules, &s->clock, &permit, NULL);
     EMPTY_OPERATION();
   }
 }
 
 static void run_pair(bench_subject *s, size_t n) {
+  neap_breaker *b = s->breaker;
+  uint64_t now_ms = s->now_ms;
   for (size_t i = 0; i < n; i++) {
     neap_permit permit;
     neap_call call = {.outcome = NEAP_SUCCESS};
-    neap_breaker_acquire(s->breaker, &s->rules, s->now_ms, &permit, NULL);
+    neap_breaker_acquire(b, &s->rules, now_ms, &permit, NULL);
     EMPTY_OPERATION();
-    neap_breaker_report(s->breaker, &s->rules, s->now_ms, &permit, &call, NULL);
+    neap_breaker_report(b, &s->rules, now_ms, &permit, &call, NULL);
   }
 }
 
 static void run_pair_on(bench_subject *s, size_t n) {
+  neap_breaker *b = s->breaker;
   for (size_t i = 0; i < n; i++) {
     neap_permit permit;
     neap_call call = {.outcome = NEAP_SUCCESS};
-    neap_breaker_acquire_on(s->breaker, &s->rules, &s->clock, &permit, NULL);
+    neap_breaker_acquire_on(b, &s->rules, &s->clock, &permit, NULL);
     EMPTY_OPERATION();
-    neap_breaker_report_on(s->breaker, &s->rules, &s->clock, &permit, &call, NULL);
+    neap_breaker_report_on(b, &s->rules, &s->clock, &permit, &call, NULL);
   }
 }
 
