@@ -107,7 +107,7 @@ describe("policies/http_upstream.lua", function()
   end)
 
   it("takes what lasts longer than a second for slow, and opens for half of it", function()
-    it_works:calls(20, { status = 200 }, 1000)
+    it_works:calls(20, { status = 200, duration_ms = 1000 })
     assert.equal("closed", it_works:state())
     it_works.guard:reset()
     for _ = 1, 50 do
