@@ -59,6 +59,7 @@ build = {
     ["neap.cmd.pages"] = "lua/neap/cmd/pages.lua",
     ["neap.cmd.plan"] = "lua/neap/cmd/plan.lua",
     ["neap.cmd.readers"] = "lua/neap/cmd/readers.lua",
+    ["neap.cmd.verdicts"] = "lua/neap/cmd/verdicts.lua",
     ["neap.engine"] = "lua/neap/engine.lua",
     ["neap.event"] = "lua/neap/event.lua",
     ["neap.fallback"] = "lua/neap/fallback.lua",

@@ -11,6 +11,7 @@ local policy = require "neap.policy"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
 local suggest = require "neap.suggest"
+local verdicts = require "neap.cmd.verdicts"
 
 local check = {}
 
@@ -177,6 +178,15 @@ local function add_params(rows, loaded)
   end
 end
 
+--- What counts as what: the part of a policy that its numbers don't show.
+local function add_verdicts(rows, loaded)
+  local tried = verdicts.of(loaded)
+  for _, outcome in ipairs { "success", "failure", "neutral" } do
+    local line = verdicts.line(tried[outcome])
+    if line ~= "" then rows[#rows + 1] = { "counted as " .. outcome, line, false } end
+  end
+end
+
 local function painter(colours)
   return function(colour, text) return colours and colour .. text .. PLAIN or text end
 end
@@ -185,6 +195,7 @@ local function policy_text(loaded, paint)
   local rows = rows_of(loaded)
   add_stages(rows, loaded)
   add_params(rows, loaded)
+  add_verdicts(rows, loaded)
   local key_width, value_width = 0, 0
   for _, row in ipairs(rows) do
     key_width = math.max(key_width, #row[1])
@@ -227,7 +238,7 @@ local function policy_value(loaded)
   table.sort(given)
   return {
     name = loaded.name, path = loaded.path, hash = loaded.hash, config = loaded.config,
-    given = json.list(given), warnings = json.list(loaded.warnings),
+    given = json.list(given), verdicts = verdicts.of(loaded), warnings = json.list(loaded.warnings),
     sources = json.list(loaded.sources),
   }
 end

@@ -448,17 +448,42 @@ describe("neap check", function()
     assert.is_false(colours { is_terminal = true, env = { TERM = "dumb" } })
   end)
 
-  it("prints the default of every status, for who wonders what counts (B077)", function()
-    for status, name in pairs { [0] = "counts", [1] = "ignores" } do
-      local path = write(name .. ".lua",
-        ('return { name = %q, trip = { failures = 5 }, classify = function(call) '
-        .. 'if call.status == 429 then return %q end return classify.http(call) end }')
-        :format(name, status == 0 and "failure" or "neutral"))
-      assert.equal(0, (run { "check", path }))
-      local loaded = assert(require("neap.policy").load(path))
-      assert.equal(status == 0 and "failure" or "neutral",
-        (loaded.classify { status = 429, ended_by = "answer" }))
-    end
+  for verdict, statuses in pairs {
+    failure = { failure = "status 429, 500-599", neutral = "status 400-428, 430-499" },
+    neutral = { failure = "status 500-599", neutral = "status 400-499" },
+  } do
+    it(("says what counts as what: with 429 a %s in the file, not in the engine (B077)")
+      :format(verdict), function()
+      local path = write("counts.lua", ('return { name = "counts", trip = { failures = 5 }, '
+        .. "classify = function(call) if call.status == 429 then return %q end "
+        .. "return classify.http(call) end }"):format(verdict))
+      local status, out = run { "check", path }
+      assert.equal(0, status)
+      assert.is_truthy(out:find("counted as success +status 200%-399\n"), out)
+      for outcome, line in pairs(statuses) do
+        local row = out:match("counted as " .. outcome .. " +([^;]+);")
+        assert.equal(line, row)
+      end
+    end)
+  end
+
+  it("prints what counts as what without a classify of the policy's own (B077)", function()
+    local _, out = run { "check", policy("flags") }
+    assert.is_truthy(out:find("counted as failure +status 429, 500%-599; timeout, transport;"), out)
+    assert.is_truthy(out:find("; caller, bulkhead; code FLAG_NOT_FOUND, ", 1, true), out)
+    assert.is_truthy(out:find("gRPC DATA_LOSS, DEADLINE_EXCEEDED, INTERNAL, ", 1, true), out)
+    local _, text = run { "check", "--json", policy("flags") }
+    local verdicts = json.decode(text).policies[1].verdicts
+    assert.same({ "429", "500-599" }, verdicts.failure.status)
+    assert.same({ "caller", "bulkhead" }, verdicts.neutral.ended_by)
+  end)
+
+  it("leaves out codes that a policy does not look at", function()
+    local path = write("http.lua", 'return { name = "http", trip = { failures = 5 }, '
+      .. "classify = classify.http }")
+    local _, out = run { "check", path }
+    assert.is_nil(out:find("FLAG_NOT_FOUND", 1, true))
+    assert.is_nil(out:find("gRPC", 1, true))
   end)
 end)
 
