@@ -2,9 +2,9 @@
  *
  *   tests/fuzz/http_fuzz.sh SECONDS      builds and runs it
  *
- * What must hold: where the head ends does not depend on how it was cut into segments; every slice lies in
- * the head; an accepted head has one framing and says nothing that it should not; a chunked body means the
- * same however it was cut up. */
+ * What must hold: where the head ends does not depend on how it was cut into segments; every slice
+ * lies in the head; an accepted head has one framing and says nothing that it should not; a chunked
+ * body means the same however it was cut up. */
 #include "head.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Fuzzes the reading of heads and chunked bodies for so many seconds (default 60; 0: until it is stopped).
-# Further arguments go to libFuzzer.  Found inputs are kept in build/fuzz/http; a failing one is named in the
-# last lines and can be given instead of a number of seconds.
+# Fuzzes the reading of heads and chunked bodies for so many seconds (default 60; 0: until it is
+# stopped). Further arguments go to libFuzzer.  Found inputs are kept in build/fuzz/http; a failing
+# one is named in the last lines and can be given instead of a number of seconds.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out="$root/build/fuzz"

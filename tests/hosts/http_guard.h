@@ -1,5 +1,6 @@
-/* http_guard.h: a guard of cardboard.  It admits or refuses as it is told, classifies by status alone, and
- * writes down everything it is asked, so that a test can tell what the proxy made of a call. */
+/* http_guard.h: a guard of cardboard.  It admits or refuses as it is told, classifies by status
+ * alone, and writes down everything it is asked, so that a test can tell what the proxy made of a
+ * call. */
 #ifndef HTTP_GUARD_H
 #define HTTP_GUARD_H
 

@@ -1,7 +1,7 @@
 /* http_support.h: one loop, one thread, raw sockets on both sides.
  *
- * A test is a script: dial, say, hear.  Whoever has to wait for the program turns the loop meanwhile, so
- * nothing sleeps, and what comes next is decided by the test alone. */
+ * A test is a script: dial, say, hear.  Whoever has to wait for the program turns the loop
+ * meanwhile, so nothing sleeps, and what comes next is decided by the test alone. */
 #ifndef HTTP_SUPPORT_H
 #define HTTP_SUPPORT_H
 

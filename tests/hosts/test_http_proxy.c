@@ -1,5 +1,6 @@
-/* The proxy between a scripted client and a scripted upstream: what goes through, what is held back, and what
- * the guard is told.  Field reports of kind k (B229 to B251), and B071, B073, B113. */
+/* The proxy between a scripted client and a scripted upstream: what goes through, what is held
+ * back, and what the guard is told.  Field reports of kind k (B229 to B251), and B071,
+ * B073, B113. */
 #include "http_guard.h"
 
 /* ---- Setting up ------------------------------------------------------------------------------ */
@@ -136,7 +137,8 @@ static void test_head_is_kept(void **state) {
   close_all();
 }
 
-/* Nothing is added that the client did not say: no Accept, no User-Agent, no Accept-Encoding, no Via. */
+/* Nothing is added that the client did not say: no Accept, no User-Agent, no Accept-Encoding, no
+ * Via. */
 static void test_nothing_is_added(void **state) {
   (void)state;
   open_all();
@@ -206,7 +208,8 @@ static void test_hop_by_hop_down(void **state) {
   close_all();
 }
 
-/* B236: what is taken from the client is what the upstream is sent, and the next request follows exactly. */
+/* B236: what is taken from the client is what the upstream is sent, and the next request follows
+ * exactly. */
 static void test_bodies_up(void **state) {
   static const struct {
     const char *because, *request, *arrives;
@@ -319,7 +322,8 @@ static void test_streaming_down(void **state) {
   close_all();
 }
 
-/* One that goes on for longer than the deadline is judged by its head then: a probe must not be lost for it. */
+/* One that goes on for longer than the deadline is judged by its head then: a probe must not be
+ * lost for it. */
 static void test_endless_answer_is_judged(void **state) {
   (void)state;
   open_with((proxy_options){.hold_ms = 10}, (http_limits){0});
@@ -339,7 +343,8 @@ static void test_endless_answer_is_judged(void **state) {
   close_all();
 }
 
-/* A body shorter than its length is a failure, and is told from a whole one, whichever was begun. */
+/* A body shorter than its length is a failure, and is told from a whole one, whichever
+ * was begun. */
 static void test_truncated_answers(void **state) {
   (void)state;
   open_all();
@@ -367,6 +372,8 @@ static void test_truncated_answers(void **state) {
 static void test_malformed_answers(void **state) {
   static const char *const answers[] = {
       "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi",
+      "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 2\r\n\r\nhi",
+      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
       "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: "
       "chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
@@ -401,8 +408,8 @@ static void test_malformed_answers(void **state) {
 
 /* ---- Kept connections ------------------------------------------------------------------------ */
 
-/* B229, in its three ways: the kept connection was closed while idle; it is reset when the request arrives; it
- * is closed when the request arrives. */
+/* B229, in its three ways: the kept connection was closed while idle; it is reset when the request
+ * arrives; it is closed when the request arrives. */
 static void test_stale_connections(void **state) {
   (void)state;
   open_all();
@@ -443,7 +450,8 @@ static void test_stale_connections(void **state) {
   close_all();
 }
 
-/* A connection that was just made and closes is no stale one: nothing says that the request was not looked at. */
+/* A connection that was just made and closes is no stale one: nothing says that the request was not
+ * looked at. */
 static void test_fresh_connection_closed(void **state) {
   (void)state;
   open_all();
@@ -653,15 +661,15 @@ static void test_timeout(void **state) {
   close_all();
 }
 
-/* The deadline is the upstream's.  A client that takes its time to send must not make it look slow. */
+/* The deadline is the upstream's.  A client that takes its time to send must not make it
+ * look slow. */
 static void test_slow_client_is_no_timeout(void **state) {
   static char half[50000];
   (void)state;
   open_all();
   guard.timeout_ms = 80;
   int c = dial_proxy();
-  say(c,
-      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf"); /* small: kept until it is whole */
+  say(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nhalf"); /* kept until whole */
   turn_for(150);
   assert_int_equal(guard.acquired, 0);
   close(c);
@@ -809,7 +817,8 @@ static void test_degraded(void **state) {
   close_all();
 }
 
-/* A failed answer is held back until the chain has been asked; if that declines, it goes out as it is. */
+/* A failed answer is held back until the chain has been asked; if that declines, it goes out as it
+ * is. */
 static void test_failed_answer_is_replaced(void **state) {
   (void)state;
   open_all();
@@ -877,7 +886,7 @@ static void test_remembered(void **state) {
       "HTTP/1.1 304 Not Modified\r\n\r\n",
       "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nhi",
       "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nhi",
-      "HTTP/1.1 200 OK\r\nNeap-Source: last_good\r\nContent-Length: 2\r\n\r\nhi", /* degraded before us */
+      "HTTP/1.1 200 OK\r\nNeap-Source: last_good\r\nContent-Length: 2\r\n\r\nhi", /* degraded before */
   };
   for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
     say(c, GET);
@@ -1201,7 +1210,8 @@ static void test_large_request(void **state) {
   close_all();
 }
 
-/* B251: an answer in the middle of a large upload arrives at once, and stops it; whatever it says. */
+/* B251: an answer in the middle of a large upload arrives at once, and stops it; whatever
+ * it says. */
 static void test_early_answer(void **state) {
   static const struct {
     const char *answer, *ending;
@@ -1274,7 +1284,8 @@ static void test_dead_ipv6(void **state) {
   close_all();
 }
 
-/* B245: the name is asked again, and where it leads now is where requests go, on new connections. */
+/* B245: the name is asked again, and where it leads now is where requests go, on
+ * new connections. */
 static void test_new_address(void **state) {
   (void)state;
   upstream = listen_at("127.0.0.1", 0);
@@ -1389,7 +1400,8 @@ static void hear_frame(int fd, int type, size_t *at) {
   }
 }
 
-/* B250: a stream that is refused was not looked at; it is sent again while its body is whole, and counted once. */
+/* B250: a stream that is refused was not looked at; it is sent again while its body is whole, and
+ * counted once. */
 static void test_refused_stream(void **state) {
   enum { DATA = 0, HEADERS = 1, RST_STREAM = 3, SETTINGS = 4 };
   (void)state;

@@ -1,4 +1,5 @@
-/* The HTTP server by itself: what it takes for a request, what it refuses, and when it loses patience. */
+/* The HTTP server by itself: what it takes for a request, what it refuses, and when it loses
+ * patience. */
 #include "http_support.h"
 
 #include <sys/resource.h>
@@ -381,6 +382,26 @@ static void test_byte_by_byte(void **state) {
   serve_no_more();
 }
 
+/* One empty line before a request is forgiven, also when it comes by itself; a second one
+ * is not. */
+static void test_empty_lines(void **state) {
+  (void)state;
+  serve((http_limits){0});
+  int c = dial_server();
+  say(c, "\r\n");
+  turn_for(5);
+  say(c, GET "\r\n");
+  hear(c, "\r\n\r\n");
+  assert_begins(heard, "HTTP/1.1 200 ");
+  say(c, "\r\n");
+  turn_for(5);
+  say(c, "\r\n");
+  hear_all(c);
+  assert_begins(heard, "HTTP/1.1 400 ");
+  close(c);
+  serve_no_more();
+}
+
 /* ---- Sizes ----------------------------------------------------------------------------------- */
 
 static size_t repeat(char *to, const char *head, char c, size_t n, const char *tail) {
@@ -551,6 +572,17 @@ static void test_paused_body(void **state) {
   http_answer_text(seen.held, 200, "text/plain", seen.body, seen.body_length);
   hear(c, "0123456789");
   close(c);
+  /* but being held up does not begin the time anew */
+  c = dial_server();
+  say(c, "POST /hold HTTP/1.1\r\nHost: a\r\n" CL "10\r\n\r\n01234");
+  turn_until(seen.held && seen.body_total == 5);
+  for (uint64_t end = now_ms() + 2000; seen.held; turn_for(15)) {
+    http_request_pause(seen.held);
+    http_request_resume(seen.held);
+    if (now_ms() > end) fail_msg("waits for ever");
+  }
+  assert_int_equal(seen.aborts, 1);
+  close(c);
   serve_no_more();
 }
 
@@ -706,8 +738,10 @@ static void test_abort(void **state) {
   assert_int_equal(seen.reason, HTTP_ABORT_CLIENT);
   c = dial_server(); /* a head that fills the first buffer to its last byte is no blind spot */
   char request[5000];
-  say_bytes(c, request,
-            repeat(request, "GET /hold HTTP/1.1\r\nHost: a\r\nX: ", 'x', 4058, "\r\n\r\n"));
+  const char *head = "GET /hold HTTP/1.1\r\nHost: a\r\nX: ";
+  size_t n = repeat(request, head, 'x', 4096 - strlen(head) - 4, "\r\n\r\n");
+  assert_int_equal(n, 4096);
+  say_bytes(c, request, n);
   turn_until(seen.held);
   close(c);
   turn_until(seen.aborts == 2);
@@ -822,6 +856,7 @@ int main(void) {
       IT("refuses malformed chunks (B235)", test_bad_chunks),
       IT("finds the next request exactly after the body (B236)", test_pipelining),
       IT("reads the same whatever the segments", test_byte_by_byte),
+      IT("forgives one empty line before a request", test_empty_lines),
       IT("keeps to its size limits", test_sizes),
       IT("takes a head of 64 KiB", test_large_head),
       IT("gives a head a total deadline (B247)", test_slow_head),

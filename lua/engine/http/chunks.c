@@ -1,8 +1,8 @@
 /* chunks.c: a strict decoder of chunked bodies; see head.h.
  *
- *     SIZE --hex--> SIZE --";"--> EXTENSION --CR--> SIZE_LF --LF--> DATA --> DATA_CR --> DATA_LF --> SIZE
- *                                                      | (size 0)
- *                                                      v
+ *   SIZE --hex--> SIZE --";"--> EXTENSION --CR--> SIZE_LF --LF--> DATA, DATA_CR, DATA_LF --> SIZE
+ *                                                     | (size 0)
+ *                                                     v
  *                         TRAILER (at a line's start) --CR--> END_LF --LF--> done
  *                            |  ^
  *                            v  | LF

@@ -8,8 +8,8 @@
  * When the upstream's addresses change, it gets a new pool.  The old one takes no new transfers and
  * goes when its last has ended, and with it the connections to an address that is no longer meant.
  *
- * Callbacks come from inside curl, which must not be entered again from there.  So a transfer that is
- * started waits until curl has returned, and one that is cancelled fails at its next callback.
+ * Callbacks come from inside curl, which must not be entered again from there.  So a transfer that
+ * is started waits until curl has returned, and one that is cancelled fails at its next callback.
  */
 #ifndef NEAP_HTTP_CLIENT_H
 #define NEAP_HTTP_CLIENT_H
@@ -81,9 +81,9 @@ bool http_upstream_open(uv_loop_t *loop, const proxy_options *options, http_upst
                         char *error, size_t size);
 void http_upstream_close(http_upstream *upstream, void (*closed)(void *data), void *data);
 
-/* Makes a transfer; http_transfer_go() sends the request on, and may call any of the events before it
- * returns.  The request's head has to stay until on_done.  After http_transfer_cancel() nothing is
- * called any more. */
+/* Makes a transfer; http_transfer_go() sends the request on, and may call any of the events before
+ * it returns.  The request's head has to stay until on_done.  After http_transfer_cancel() nothing
+ * is called any more. */
 http_transfer *http_transfer_new(http_upstream *upstream, const http_request *request,
                                  const http_transfer_events *events, void *data);
 void http_transfer_go(http_transfer *transfer);

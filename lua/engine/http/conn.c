@@ -287,7 +287,8 @@ static bool head_refuse(http_conn *conn, const http_fault *fault) {
 }
 
 /* Room for what comes after a head has to be made before anything points into it.  Some is needed
- * always: a connection that is not read is not seen to close.  Answers whether the head has moved. */
+ * always: a connection that is not read is not seen to close.  Answers whether the head
+ * has moved. */
 static bool head_make_room(http_conn *conn, int64_t content_length) {
   size_t room = conn->in.capacity - conn->head;
   if (room >= IN_SPARE && content_length >= 0 && (uint64_t)content_length <= room) return false;
@@ -406,7 +407,8 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf) {
   }
 }
 
-/* Reads while there is room, also while a request is answered: it is how a client is seen to leave. */
+/* Reads while there is room, also while a request is answered: it is how a client is seen
+ * to leave. */
 static void read_start(http_conn *conn) {
   if (conn->state == CONN_IDLE || conn->state == CONN_HEAD) {
     if (!conn->in.length) http_bytes_reserve(&conn->in, IN_FIRST);

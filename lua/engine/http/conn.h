@@ -26,7 +26,8 @@ typedef struct http_bytes {
   size_t length, capacity;
 } http_bytes;
 
-/* Grows to hold `more` further bytes.  Memory that runs out ends the program: there is no way on. */
+/* Grows to hold `more` further bytes.  Memory that runs out ends the program: there is no
+ * way on. */
 void http_bytes_reserve(http_bytes *b, size_t more);
 void http_bytes_add(http_bytes *b, const void *data, size_t length);
 void http_bytes_free(http_bytes *b);

@@ -1,16 +1,21 @@
-/* exchange.h: one request through a route, shared by proxy.c (the question) and verdict.c (the answer).
+/* exchange.h: one request through a route, shared by proxy.c (the question) and verdict.c (the
+ * answer).
  *
  *   COLLECT --body whole, or over 64 KiB--> acquire --refused--> fallback chain, or 503
- *                                              |
- *                                            AWAIT --head--> HOLD --end--> report --failure--> fallback chain, or the
- *                                              |               |              |                answer as it is
- *                                              |               |              +--else--> the answer
- *                                              |               +--large, slow, endless--> STREAM --end--> report
- *                                              +--timeout, no answer--> report --> fallback chain, or 504, 502
+ *                                             |
+ *                                             v     no answer in time, or none
+ *                                           AWAIT --------------------------------> report
+ *                                             | head                                  |
+ *                                             v     end                               v
+ *                                           HOLD -----> report --success--> answer  chain, or error
+ *                                             |             +--failure--> chain, or answer as it is
+ *                                             | large, slow, endless
+ *                                             v        end
+ *                                          STREAM -----------> report
  *
  * Every admitted call is reported exactly once, before anything that depends on it is sent: a held
- * answer at its end; a streamed one at its end too, or, when that takes longer than the deadline, by
- * what it has shown until then; one whose client left, as ended by the caller.
+ * answer at its end; a streamed one at its end too, or, when that takes longer than the deadline,
+ * by what it has shown until then; one whose client left, as ended by the caller.
  *
  * The deadline counts time in which it is the upstream's turn.  A client that is slow to send or to
  * take is not the upstream's fault: the server has deadlines for it.

@@ -293,7 +293,8 @@ static bool take_field(const neap_header *h, http_parsed *out, gathered *g, http
       return true;
     case 'h': return http_name_is(name, n, "host") ? take_host(h, out, g, fault) : true;
     case 'u':
-      /* h2c is what clients try that would be as glad of HTTP/1.1: not taken up, as RFC 9110 allows. */
+      /* h2c is what clients try that would be as glad of HTTP/1.1: not taken up, as RFC 9110
+       * allows. */
       if (http_name_is(name, n, "upgrade") && !http_name_is(h->value, h->value_length, "h2c")) {
         g->upgrade = true;
       }

@@ -1,13 +1,13 @@
 /* head.h: the head of a request, read strictly.
  *
- *   method SP target SP HTTP/1.x CRLF      http_head_scan()   finds the end, line by line, as bytes come
- *   name ":" OWS value OWS CRLF            http_head_parse()  checks and cuts it up
+ *   method SP target SP HTTP/1.x CRLF   http_head_scan()   finds the end, as bytes come
+ *   name ":" OWS value OWS CRLF         http_head_parse()  checks and cuts it up
  *   CRLF
  *
- * Everything two HTTP programs could read in two ways is refused: bare LF and CR, NUL, folded lines,
- * space before a colon, and any Content-Length or Transfer-Encoding that is not plain.  The head is
- * then read a second time by http-parser; should the two disagree about where the body begins or
- * ends, it is refused as well.
+ * Everything two HTTP programs could read in two ways is refused: bare LF and CR, NUL, folded
+ * lines, space before a colon, and any Content-Length or Transfer-Encoding that is not plain.  The
+ * head is then read a second time by http-parser; should the two disagree about where the body
+ * begins or ends, it is refused as well.
  */
 #ifndef NEAP_HTTP_HEAD_H
 #define NEAP_HTTP_HEAD_H

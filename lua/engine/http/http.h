@@ -3,18 +3,37 @@
  *
  *   client --> http_server --> on_request --> proxy_begin(route) --> upstream (client.h) --> origin
  *                   |                              |
- *                   +-- http_reply(): admin pages  +-- neap_guard: acquire, report, fallback
+ *                   +-- http_answer_text()          +-- neap_guard: acquire, report, fallback
  *
  *   server    listens; one connection carries one request at a time, pipelined ones wait their turn
  *   request   what a client asks, from its complete head to the end of the answer
- *   handler   whoever answers a request: four functions, chosen anew for each one
+ *   handler   whoever answers a request; chosen anew for each one
  *   route     one upstream behind one guard
+ *
+ * What goes through unchanged: the method, the raw target (an absolute URL becomes its path),
+ * names, values and order of the fields, Host, the status and its reason, bodies and their codings.
+ * Nothing is added to a request: no Via, no X-Forwarded-For.  An answer gets Neap-Source.
+ *
+ * What does not: fields about one connection and those that Connection names (never Content-Length
+ * or Host), Expect, trailers, chunk extensions, interim answers (100 is said by the server, when
+ * the upstream takes the body).  An answer of up to 64 KiB is sent on when it is whole, with its
+ * length.
+ *
+ * Who is slow: the policy's timeout_ms counts while it is the upstream's turn, from the request to
+ * the end of an answer that is held back, or to the head of one that is streamed.  The limits below
+ * are the client's.
+ *
+ * Caveats. - A client that closes its side of the connection has left: the call is given up.
+ *          - A request with a body that was not kept whole (over 64 KiB, or not all there yet) is
+ *            never sent a second time and never shown to the fallback chain.
+ *          - A streamed answer that outlasts timeout_ms is reported by its head; should it break
+ *            off later, the client sees that, the breaker does not.
  *
  * Units.   Durations are milliseconds and end in _ms; sizes are bytes.
  * Threads. All of it belongs to the thread that runs the loop.
  * Errors.  What a client does wrong is answered here and never reaches a handler: 400 (framing,
- *          grammar), 408 (too slow), 413, 414, 431 (too large), 417 (Expect), 501 (CONNECT, Upgrade,
- *          unknown method), 505 (version); the connection then closes.
+ *          grammar), 408 (too slow), 413, 414, 431 (too large), 417 (Expect), 501 (CONNECT,
+ *          Upgrade, unknown method), 505 (version); the connection then closes.
  * Owns.    A request lives until on_done or on_abort returns.  Its slices point into the
  *          connection and live as long.
  */
@@ -130,7 +149,8 @@ typedef struct http_head {
   bool close;             /* close the connection afterwards */
 } http_head;
 
-/* Begins an answer.  If the request's body has not all been read, the connection closes after it. */
+/* Begins an answer.  If the request's body has not all been read, the connection closes
+ * after it. */
 void http_answer_begin(http_request *request, const http_head *head);
 
 /* Adds to its body; copies what the kernel does not take at once.  Of HEAD, 204 and 304 nothing is
@@ -145,8 +165,8 @@ void http_answer_end(http_request *request);
  * content_length to answer HEAD and 304). */
 void http_answer(http_request *request, const http_head *head, const char *body, size_t length);
 
-/* Ends it the other way: resets the connection, so that the client sees it was cut off.  on_abort is
- * not called. */
+/* Ends it the other way: resets the connection, so that the client sees it was cut off.  on_abort
+ * is not called. */
 void http_answer_cut(http_request *request);
 
 /* A short text answer: for admin pages and errors.  `type`: "application/json". */
@@ -195,7 +215,8 @@ const http_server_stats *http_server_stats_of(const http_server *server);
 
 /* Stops listening, closes idle connections, lets every request be answered (Connection: close) and
  * then closes; what is not done after limit_ms is cut off.  `closed` is called from the loop when
- * the server is gone.  May be called again with a shorter limit (0: at once; its `closed` counts). */
+ * the server is gone.  May be called again with a shorter limit (0: at once; its
+ * `closed` counts). */
 void http_server_drain(http_server *server, uint64_t limit_ms, void (*closed)(void *data),
                        void *data);
 
@@ -212,8 +233,8 @@ typedef enum proxy_resend {
   PROXY_RESEND_NEVER
 } proxy_resend;
 
-/* Finds addresses for a host name: literal ones, comma-separated, IPv6 in brackets.  Answers false if
- * there are none. */
+/* Finds addresses for a host name: literal ones, comma-separated, IPv6 in brackets.  Answers false
+ * if there are none. */
 typedef bool (*proxy_resolve)(void *data, const char *host, char *addresses, size_t size);
 
 typedef struct proxy_options {

@@ -1,7 +1,7 @@
 /* incoming.c: the head of an answer, read strictly; see client.h.
  *
- * curl hands it over line by line.  What concerns this connection only is dropped; the rest is kept as it
- * came, and cut up, without being copied, into neap_headers. */
+ * curl hands it over line by line.  What concerns this connection only is dropped; the rest is kept
+ * as it came, and cut up, without being copied, into neap_headers. */
 #include "client.h"
 
 #include <stdlib.h>

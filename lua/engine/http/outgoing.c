@@ -1,7 +1,7 @@
 /* outgoing.c: the head of a request, as curl takes it; see client.h.
  *
- * The field lines lie one after the other in one buffer, the curl_slist over them in one array; both are
- * used again. */
+ * The field lines lie one after the other in one buffer, the curl_slist over them in one array;
+ * both are used again. */
 #include "client.h"
 
 #include <stdlib.h>

@@ -124,8 +124,8 @@ void http_pool_spoil(http_pool *pool, curl_socket_t fd) {
   shutdown(fd, SHUT_RDWR); /* curl looks before it uses a connection again */
 }
 
-/* Its transfer has ended, or does not want any more for now, or it never came to be a connection; the
- * last curl may close without a word, or has done so. */
+/* Its transfer has ended, or does not want any more for now, or it never came to be a connection;
+ * the last curl may close without a word, or has done so. */
 static void socket_release(http_pool *pool, pool_socket *s, CURL *easy) {
   http_transfer *t = NULL;
   curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t);

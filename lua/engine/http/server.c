@@ -144,7 +144,6 @@ void http_server_drain(http_server *server, uint64_t limit_ms, void (*closed)(vo
     uv_close((uv_handle_t *)&server->tcp, on_closed);
     conns_close(server, false);
   }
-  if (!limit_ms) conns_close(server, true);
   drain_settle(server);
   if (server->conns) uv_timer_start(&server->drain, on_drain_over, limit_ms, 0);
 }

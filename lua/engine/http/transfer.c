@@ -1,7 +1,7 @@
 /* transfer.c: one request to the upstream and its answer; see client.h.
  *
- * An easy handle is set up once and then only told what differs.  outgoing.c makes the request's head,
- * incoming.c reads the answer's. */
+ * An easy handle is set up once and then only told what differs.  outgoing.c makes the request's
+ * head, incoming.c reads the answer's. */
 #include "client.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* upstream.c: an origin's URL, and where its name leads now; see client.h.
  *
- * Names are looked up here, not by curl: an answer is believed for resolve_ms, then asked for again by
- * the next transfer, which does not wait for it.  While there is none, the last one serves on for
- * stale_ms. */
+ * Names are looked up here, not by curl: an answer is believed for resolve_ms, then asked for again
+ * by the next transfer, which does not wait for it.  While there is none, the last one serves on
+ * for stale_ms. */
 #include "client.h"
 
 #include <arpa/inet.h>

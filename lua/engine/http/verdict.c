@@ -1,4 +1,5 @@
-/* verdict.c: the answer's way back, its report to the guard, and what is sent instead; see exchange.h.
+/* verdict.c: the answer's way back, its report to the guard, and what is sent instead; see
+ * exchange.h.
  *
  * Whatever sends an answer comes last in its function: the exchange may be over when it returns. */
 #include "exchange.h"
@@ -247,7 +248,8 @@ static void ex_too_large(exchange *ex) {
   }
 }
 
-/* The answer is all there though the request is not: whatever is still to be sent, nobody waits for. */
+/* The answer is all there though the request is not: whatever is still to be sent, nobody waits
+ * for. */
 static bool is_early(const exchange *ex) {
   const http_transfer *t = ex->transfer;
   bool whole =
