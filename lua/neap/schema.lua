@@ -189,6 +189,7 @@ local EXPECTED = {
   stages = "a list of fallback stages",
   classifier = "a function, or one of classify.*",
   text = "a text that is not empty",
+  any = "any value but nil",
 }
 
 --- The range of a key in words: what would be right.
