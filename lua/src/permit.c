@@ -8,7 +8,6 @@ static void permit_abandon(box_permit *box) {
   uint64_t now_ms = box->clock.now_ms ? box->clock.now_ms(box->clock.context) : box->given_ms;
   neap_call call = {.outcome = NEAP_ABANDONED};
   neap_breaker_report(box->breaker, box->rules, now_ms, &box->permit, &call, NULL);
-  box->permit.opaque = 0;
 }
 
 /* (light userdata: what was given) -> permit, without its refs */

@@ -316,6 +316,18 @@ describe("classify", function()
     assert.same({ false, "why" }, { seen.result, seen.error })
   end)
 
+  it("sees no argument of an earlier call", function()
+    local left
+    local g = fixture.guard { classify = function(call)
+      left = call.args[2]
+      return "success"
+    end }
+    g:call(ok, 1, 2, 3)
+    assert.equal(2, left)
+    g:call(ok, 1)
+    assert.is_nil(left)
+  end)
+
   it("decides: what it calls neutral counts nowhere", function()
     local g = fixture.guard { classify = spy }
     assert.equal("odd", g:call(function() return "odd" end))
