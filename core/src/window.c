@@ -181,6 +181,11 @@ static bool ring_claim(neap__breaker *b, const window_place *at, unsigned kind, 
   }
 }
 
+/* Whether an outcome of this tag still counts. */
+static bool tag_is_current(const neap__breaker *b, uint32_t tag) {
+  return window_tag(state_epoch(word_load(&b->state)), word_load(&b->geometry)) == tag;
+}
+
 static bool ring_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
   uint32_t slot;
   if (!ring_claim(b, at, kind, insist, &slot)) return false;
@@ -191,8 +196,9 @@ static bool ring_add(neap__breaker *b, const window_place *at, unsigned kind, bo
     uint64_t w = word_load(word), rest = (uint64_t)at->tag << TAG_SHIFT | RING_FLAG;
     if (word_tag(w) == at->tag && (w & RING_FLAG))
       rest = w & ~(UINT64_C(7) << shift);
-    else if (tag_is_newer(w, at->tag) && !insist)
-      return true;                                       /* overtaken: nobody misses it */
+    else if (!tag_is_current(b, at->tag))
+      return true; /* overtaken: nobody misses it.  Whether the word looks newer says nothing: it may
+                      be thousands of transitions old */
     unsigned old_kind = slot / RING_SLOTS % NEAP__KINDS; /* if it was a cell of a time window */
     uint64_t new = rest | (uint64_t)(kind + 1) << shift;
     if (swap_and_fold(b, word, w, new, old_kind, cell_count(w))) return true;
