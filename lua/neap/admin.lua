@@ -16,6 +16,7 @@
 local access = require "neap.cmd.access"
 local answers = require "neap.cmd.answers"
 local arguments = require "neap.cmd.arguments"
+local check = require "neap.check"
 local json = require "neap.cmd.json"
 local metrics = require "neap.metrics"
 local suggest = require "neap.suggest"
@@ -193,10 +194,8 @@ end
 
 --- What is in force, without the deployment's params: they may hold what is not for every eye.
 local function config_of(policy)
-  local config = {}
-  for key, value in pairs(policy.config or {}) do
-    if key ~= "params" then config[key] = value end
-  end
+  local config = check.config(policy)
+  config.params = nil
   return config
 end
 

@@ -232,12 +232,22 @@ end
 
 -- For programs -----------------------------------------------------------------------------------
 
+--- A policy's effective configuration, for JSON: an empty chain is a list, too.
+---@param loaded neap.Policy
+---@return table
+function check.config(loaded)
+  local config = {}
+  for key, value in pairs(loaded.config or {}) do config[key] = value end
+  config.fallback = json.list(config.fallback or {})
+  return config
+end
+
 local function policy_value(loaded)
   local given = {}
   for key in pairs(loaded.given) do given[#given + 1] = key end
   table.sort(given)
   return {
-    name = loaded.name, path = loaded.path, hash = loaded.hash, config = loaded.config,
+    name = loaded.name, path = loaded.path, hash = loaded.hash, config = check.config(loaded),
     given = json.list(given), verdicts = verdicts.of(loaded), warnings = json.list(loaded.warnings),
     sources = json.list(loaded.sources),
   }

@@ -411,6 +411,7 @@ describe("neap check", function()
     local status, out = run { "check", "--json", policy("flags") }
     assert.equal(0, status)
     assert.is_truthy(out:find('"errors": []', 1, true))
+    assert.is_truthy(out:find('"fallback": []', 1, true))
     assert.is_true(json.decode(out).ok)
   end)
 

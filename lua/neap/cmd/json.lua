@@ -48,8 +48,12 @@ end
 
 local write
 
+local WIDTH = 80
+
+--- A list without line feeds in it that fits a line is one line.
 local function joined(parts, open, close, indent)
-  if #parts == 0 then return open .. close end
+  local line = open .. table.concat(parts, ", ") .. close
+  if #parts == 0 or (open == "[" and #line < WIDTH and not line:find("\n")) then return line end
   local inner = indent .. "  "
   return open .. "\n" .. inner .. table.concat(parts, ",\n" .. inner) .. "\n" .. indent .. close
 end

@@ -4,6 +4,7 @@
 local admin = require "neap.admin"
 local core = require "neap.core"
 local engine = require "neap.engine"
+local uv = require "luv"
 
 local function family(name, kind, help) return { name = name, type = kind, help = help } end
 
@@ -80,8 +81,9 @@ end
 
 --- An instant of the engine's clock as people read it.
 local function since(at_ms)
-  local seconds = math.max(0, (core.clock_precise() - at_ms) / 1000)
-  return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(os.time() - seconds))
+  local seconds, microseconds = uv.gettimeofday()
+  local age_ms = math.max(0, core.clock_precise() - at_ms)
+  return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(seconds + microseconds / 1e6 - age_ms / 1000))
 end
 
 --- Every breaker that a route will use is there before its first request, and so are its series.
