@@ -211,14 +211,19 @@ static void B053(void **unused) {
 /* Durations measured as end - start with the end before the start made an exported sum negative. */
 static void B055(void **unused) {
   (void)unused;
-  FIXTURE(f, r->slow_rate = NEAP_ONE, r->slow_call_ms = 10, r->minimum_calls = 1);
-  call_with(&f, (neap_call){.outcome = NEAP_SUCCESS, .duration_ms = (uint64_t)-40});
-  neap_snapshot s = snapshot(&f);
-  SAME(s.success, 1, "counted");
-  SAME(s.slow_success, 0, "and never slow");
-  SAME(s.duration_sum_ms, 0, "clamped to 0");
-  SAME(s.totals.clock_steps, 1, "and told");
-  SAME(state(&f), NEAP_CLOSED, "and of no consequence");
+  for (uint32_t slow_call_ms = 0; slow_call_ms <= 10; slow_call_ms += 10) {
+    FIXTURE(f, r->failure_rate = NEAP_ONE, r->slow_rate = slow_call_ms ? NEAP_ONE : 0,
+            r->slow_call_ms = slow_call_ms, r->minimum_calls = 1);
+    play(&f, "S");
+    call_with(&f, (neap_call){.outcome = NEAP_SUCCESS, .duration_ms = (uint64_t)-40});
+    neap_snapshot s = snapshot(&f);
+    SAME(s.success, 2, "counted");
+    SAME(s.slow_success, 0, "and never slow");
+    SAME(s.duration_sum_ms, 0, "clamped to 0");
+    SAME(s.duration_counts[0], 2, "clamped to 0");
+    SAME(s.totals.clock_steps, 1, "and told");
+    SAME(state(&f), NEAP_CLOSED, "and of no consequence");
+  }
 }
 
 /* Clocks that jump when the machine resumes: all is over at once, with no burst; clocks that

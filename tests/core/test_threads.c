@@ -522,7 +522,7 @@ static void *reload_run(void *context) {
 static void readers_see_totals_that_only_grow(void **unused) {
   (void)unused;
   neap_rules rules = stormy_rules();
-  rules.length_ms = 10000; /* buckets end some thousand times a second, not a million */
+  rules.length_ms = 10000; /* or a bucket would end at every second call */
   arena *a = arena_new(rules, 200000);
   reader x = {.arena = a};
   pthread_t thread;
