@@ -411,6 +411,25 @@ describe("a classify of the policy's", function()
     end)
   end
 
+  it("that makes a value of the host yield is a fault, wherever it is called (B167)", function()
+    local p = fixture.classifier "return call.result.outcome"
+    local result = setmetatable({}, { __index = function() coroutine.yield("host") end })
+    local function try()
+      local outcome, _, _, fault = p.classify { now = true, status = 503, result = result }
+      assert.same({ "failure", "yielded, which a policy's function cannot" }, { outcome, fault })
+      assert.same({ "success" }, { p.classify {} })
+    end
+    try()
+    coroutine.wrap(function() coroutine.wrap(try)() end)()
+  end)
+
+  it("that makes a value of the host raise is a fault with the host's error (B172)", function()
+    local p = fixture.classifier "return call.result.outcome"
+    local result = setmetatable({}, { __index = function() error("not now", 0) end })
+    local outcome, _, _, fault = p.classify { now = true, status = 503, result = result }
+    assert.same({ "failure", "not now" }, { outcome, fault })
+  end)
+
   it("says failure of a timeout: it is counted as one", function()
     local p = load "classify = function() return 'failure' end,"
     assert.equal("timeout", (p.classify { ended_by = "timeout" }))
