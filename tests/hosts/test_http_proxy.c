@@ -504,16 +504,18 @@ static void test_stale_with_body(void **state) {
       {"POST", 0, PROXY_RESEND_ANY, true},
   };
   (void)state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    open_with((proxy_options){.resend = cases[i].rule}, (http_limits){0});
+  for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+    const size_t n = cases[i / 2].length;
+    open_with((proxy_options){.resend = cases[i / 2].rule}, (http_limits){0});
     int c = dial_proxy();
     int u = first_round(c);
-    say_body(c, cases[i].method, cases[i].length);
-    hear_message(u, cases[i].length);
-    reset(u);
-    if (cases[i].again) {
+    say_body(c, cases[i / 2].method, n);
+    hear_message(u, n);
+    if (i % 2) reset(u);
+    if (!(i % 2)) close(u);
+    if (cases[i / 2].again) {
       u = answer_call(upstream);
-      assert_body(hear_message(u, cases[i].length), cases[i].length);
+      assert_body(hear_message(u, n), n);
       say(u, OK(2, "hi"));
       hear(c, "\r\n\r\nhi");
       close(u);
@@ -811,8 +813,18 @@ static void test_degraded(void **state) {
   assert_holds(heard, "\r\nRetry-After: 8\r\n");
   assert_holds(heard, "\r\nNeap-Source: fail\r\n");
   assert_lacks(heard, "\r\nAge:");
+  guard.answer.body = NULL; /* a typed failure: its text is made here */
+  guard.answer.kind = "maintenance";
+  guard.answer.retry_after_ms = 0;
+  say(c, GET);
+  hear(c, "}\n");
+  assert_begins(heard, "HTTP/1.1 503 Service Unavailable\r\n");
+  assert_holds(heard, "\r\nContent-Type: application/problem+json\r\n");
+  assert_holds(heard, "\"detail\":\"policy/route: maintenance\"");
+  assert_holds(heard, "\r\nRetry-After: 2\r\n"); /* the breaker's, as the stage has none */
+  assert_holds(heard, "\r\nNeap-Source: fail\r\n");
   assert_int_equal(guard.remembered, 0);
-  assert_int_equal(stats()->fallback, 3);
+  assert_int_equal(stats()->fallback, 4);
   close(c);
   close_all();
 }

@@ -10,48 +10,6 @@
 
 #define KEEP_BYTES 65536u /* of a queue's memory that is kept for the next answer */
 
-const char *http_status_reason(int status) {
-  switch (status) {
-    case 100: return "Continue";
-    case 200: return "OK";
-    case 201: return "Created";
-    case 202: return "Accepted";
-    case 204: return "No Content";
-    case 206: return "Partial Content";
-    case 301: return "Moved Permanently";
-    case 302: return "Found";
-    case 303: return "See Other";
-    case 304: return "Not Modified";
-    case 307: return "Temporary Redirect";
-    case 308: return "Permanent Redirect";
-    case 400: return "Bad Request";
-    case 401: return "Unauthorized";
-    case 403: return "Forbidden";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    case 408: return "Request Timeout";
-    case 409: return "Conflict";
-    case 410: return "Gone";
-    case 411: return "Length Required";
-    case 412: return "Precondition Failed";
-    case 413: return "Content Too Large";
-    case 414: return "URI Too Long";
-    case 415: return "Unsupported Media Type";
-    case 417: return "Expectation Failed";
-    case 421: return "Misdirected Request";
-    case 422: return "Unprocessable Content";
-    case 429: return "Too Many Requests";
-    case 431: return "Request Header Fields Too Large";
-    case 500: return "Internal Server Error";
-    case 501: return "Not Implemented";
-    case 502: return "Bad Gateway";
-    case 503: return "Service Unavailable";
-    case 504: return "Gateway Timeout";
-    case 505: return "HTTP Version Not Supported";
-    default: return "Unknown";
-  }
-}
-
 /* ---- Bytes out ------------------------------------------------------------------------------- */
 
 static size_t unsent(const http_conn *conn) {
@@ -125,9 +83,9 @@ bool http_conn_send(http_conn *conn, uv_buf_t *parts, unsigned count) {
 
 /* ---- Heads ----------------------------------------------------------------------------------- */
 
-static void add_text(http_bytes *b, const char *text) { http_bytes_add(b, text, strlen(text)); }
+void http_add_text(http_bytes *b, const char *text) { http_bytes_add(b, text, strlen(text)); }
 
-static void add_number(http_bytes *b, uint64_t n) {
+void http_add_number(http_bytes *b, uint64_t n) {
   char digits[20];
   size_t at = sizeof digits;
   do {
@@ -137,16 +95,16 @@ static void add_number(http_bytes *b, uint64_t n) {
   http_bytes_add(b, digits + at, sizeof digits - at);
 }
 
-static void add_status_line(http_bytes *b, int status, http_slice reason) {
-  add_text(b, "HTTP/1.1 ");
-  add_number(b, (uint64_t)status);
-  add_text(b, " ");
+void http_add_status_line(http_bytes *b, int status, http_slice reason) {
+  http_add_text(b, "HTTP/1.1 ");
+  http_add_number(b, (uint64_t)status);
+  http_add_text(b, " ");
   if (reason.length) {
     http_bytes_add(b, reason.data, reason.length);
   } else {
-    add_text(b, http_status_reason(status));
+    http_add_text(b, http_status_reason(status));
   }
-  add_text(b, "\r\n");
+  http_add_text(b, "\r\n");
 }
 
 static void add_fields(http_bytes *b, const http_head *head) {
@@ -175,15 +133,15 @@ static void add_framing(http_conn *conn, http_bytes *b, const http_head *head) {
     conn->answer_left = (uint64_t)head->content_length;
   } else if (conn->request.minor) {
     conn->framing = ANSWER_CHUNKED;
-    add_text(b, "Transfer-Encoding: chunked\r\n");
+    http_add_text(b, "Transfer-Encoding: chunked\r\n");
   } else {
     conn->framing = ANSWER_TO_CLOSE;
     conn->close_after = true;
   }
   if (said) {
-    add_text(b, "Content-Length: ");
-    add_number(b, (uint64_t)head->content_length);
-    add_text(b, "\r\n");
+    http_add_text(b, "Content-Length: ");
+    http_add_number(b, (uint64_t)head->content_length);
+    http_add_text(b, "\r\n");
   }
 }
 
@@ -193,13 +151,13 @@ static http_bytes *answer_head(http_conn *conn, const http_head *head) {
   conn->begun = true;
   conn->close_after =
       head->close || !conn->request.body_complete || !conn->keep_alive || conn->server->draining;
-  add_status_line(b, head->status, head->reason);
+  http_add_status_line(b, head->status, head->reason);
   add_fields(b, head);
   add_framing(conn, b, head);
   if (conn->close_after) {
-    add_text(b, "Connection: close\r\n");
+    http_add_text(b, "Connection: close\r\n");
   } else if (!conn->request.minor) {
-    add_text(b, "Connection: keep-alive\r\n");
+    http_add_text(b, "Connection: keep-alive\r\n");
   }
   http_bytes_add(b, "\r\n", 2);
   return b;
@@ -283,88 +241,4 @@ void http_request_continue(http_request *request) {
   conn->continued = true;
   uv_buf_t part = uv_buf_init(text, sizeof text - 1);
   http_conn_send(conn, &part, 1);
-}
-
-/* ---- Answers of our own ---------------------------------------------------------------------- */
-
-static neap_header field(const char *name, const char *value) {
-  return (neap_header){name, strlen(name), value, strlen(value)};
-}
-
-void http_answer_text(http_request *request, int status, const char *type, const char *body,
-                      size_t length) {
-  neap_header headers[] = {
-      field("Date", http_server_date(request->server)),
-      field("Content-Type", type),
-  };
-  http_answer(request, &(http_head){.status = status, .headers = headers, .header_count = 2}, body,
-              length);
-}
-
-/* JSON text; nothing but what a problem's texts can hold needs escaping well. */
-static void add_json(http_bytes *b, const char *text) {
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
-    char escaped[8];
-    if (c == '"' || c == '\\') http_bytes_add(b, "\\", 1);
-    if (c >= ' ') {
-      http_bytes_add(b, text, 1);
-    } else {
-      snprintf(escaped, sizeof escaped, "\\u%04x", c);
-      add_text(b, escaped);
-    }
-  }
-}
-
-static void problem_body(http_bytes *b, int status, const char *title, const char *detail) {
-  add_text(b, "{\"type\":\"about:blank\",\"title\":\"");
-  add_json(b, title);
-  add_text(b, "\",\"status\":");
-  add_number(b, (uint64_t)status);
-  if (detail) {
-    add_text(b, ",\"detail\":\"");
-    add_json(b, detail);
-    add_text(b, "\"");
-  }
-  add_text(b, "}\n");
-}
-
-void http_answer_problem(http_request *request, int status, const char *title, const char *detail,
-                         uint64_t retry_after_ms) {
-  http_bytes body = {0};
-  char seconds[24];
-  problem_body(&body, status, title, detail);
-  neap_header headers[] = {
-      field("Date", http_server_date(request->server)),
-      field("Content-Type", "application/problem+json"),
-      field("Cache-Control", "no-store"),
-      field("Retry-After", seconds),
-  };
-  snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)((retry_after_ms + 999) / 1000));
-  headers[3].value_length = strlen(seconds);
-  http_head head = {.status = status, .headers = headers, .header_count = retry_after_ms ? 4 : 3};
-  http_answer(request, &head, body.data, body.length);
-  http_bytes_free(&body);
-}
-
-/* A refusal before there is a request, or after it was taken from its handler. */
-void http_conn_refuse(http_conn *conn, const http_fault *fault) {
-  if (conn->state == CONN_CLOSING) return;
-  http_server *server = conn->server;
-  http_bytes body = {0};
-  server->stats.refused++;
-  problem_body(&body, fault->status, http_status_reason(fault->status), fault->detail);
-  http_bytes *b = &server->scratch;
-  b->length = 0;
-  add_status_line(b, fault->status, (http_slice){0});
-  add_text(b, "Date: ");
-  add_text(b, http_server_date(server));
-  add_text(b, "\r\nContent-Type: application/problem+json\r\nContent-Length: ");
-  add_number(b, body.length);
-  add_text(b, "\r\nConnection: close\r\n\r\n");
-  uv_buf_t parts[2] = {uv_buf_init(b->data, (unsigned)b->length),
-                       uv_buf_init(body.data, (unsigned)body.length)};
-  bool sent = http_conn_send(conn, parts, 2);
-  http_bytes_free(&body);
-  if (sent) http_conn_linger(conn);
 }

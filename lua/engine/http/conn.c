@@ -4,15 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IN_FIRST 4096u  /* bytes to begin with: most heads fit */
-#define IN_BODY  65536u /* bytes beside the head while a large body is read */
-#define IN_SPARE 512u   /* bytes beside the head otherwise */
-
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
 void http_bytes_reserve(http_bytes *b, size_t more) {
   if (b->capacity - b->length >= more) return;
-  size_t capacity = b->capacity ? b->capacity : IN_FIRST;
+  size_t capacity = b->capacity ? b->capacity : HTTP_IN_FIRST;
   while (capacity - b->length < more) capacity *= 2;
   char *data = realloc(b->data, capacity);
   if (!data) abort();
@@ -47,7 +43,7 @@ void http_conn_timer(http_conn *conn) {
   uv_timer_start(&conn->timer, on_timer, due > now ? due - now : 0, 0);
 }
 
-static void read_within(http_conn *conn, uint64_t ms) {
+void http_conn_read_within(http_conn *conn, uint64_t ms) {
   conn->read_due = uv_now(conn->server->loop) + ms;
   http_conn_timer(conn);
 }
@@ -58,18 +54,16 @@ static uint64_t body_allowance(const http_conn *conn) {
   return allowed > conn->body_spent_ms ? allowed - conn->body_spent_ms : 0;
 }
 
-static void body_clock_start(http_conn *conn) {
+void http_body_clock_start(http_conn *conn) {
   conn->body_since = uv_now(conn->server->loop);
-  read_within(conn, body_allowance(conn));
+  http_conn_read_within(conn, body_allowance(conn));
 }
 
-static void body_clock_stop(http_conn *conn) {
+void http_body_clock_stop(http_conn *conn) {
   if (!conn->read_due) return;
   conn->body_spent_ms += uv_now(conn->server->loop) - conn->body_since;
   conn->read_due = 0;
 }
-
-static void body_fail(http_conn *conn, int status, const char *detail);
 
 static void on_late_read(http_conn *conn, uint64_t now) {
   static const http_fault late = {408, "the request did not come in time"};
@@ -83,7 +77,7 @@ static void on_late_read(http_conn *conn, uint64_t now) {
       conn->read_due = conn->body_since + body_allowance(conn);
       if (conn->read_due > now) break;
       server->stats.late++;
-      body_fail(conn, late.status, late.detail);
+      http_body_fail(conn, late.status, late.detail);
       break;
     default: http_conn_close(conn); break; /* idle or lingering long enough */
   }
@@ -116,7 +110,7 @@ static void on_closed(uv_handle_t *handle) {
   http_server_handle_closed(server);
 }
 
-static void request_abort(http_conn *conn, http_abort_reason reason) {
+void http_request_abort(http_conn *conn, http_abort_reason reason) {
   if (conn->state != CONN_BUSY) return;
   http_server_stats *stats = &conn->server->stats;
   stats->active--;
@@ -128,7 +122,7 @@ static void request_abort(http_conn *conn, http_abort_reason reason) {
 
 static void close_as(http_conn *conn, http_abort_reason reason, bool reset) {
   if (conn->state == CONN_CLOSING) return;
-  request_abort(conn, reason);
+  http_request_abort(conn, reason);
   conn->state = CONN_CLOSING;
   http_server *server = conn->server;
   server->stats.open--;
@@ -159,175 +153,8 @@ void http_conn_linger(http_conn *conn) {
   conn->state = CONN_LINGER;
   conn->body_at = conn->in.length = 0;
   conn->shutdown.data = conn;
-  read_within(conn, conn->server->limits.linger_ms);
+  http_conn_read_within(conn, conn->server->limits.linger_ms);
   if (uv_shutdown(&conn->shutdown, (uv_stream_t *)&conn->tcp, on_shutdown)) http_conn_close(conn);
-}
-
-/* ---- Bodies ---------------------------------------------------------------------------------- */
-
-/* The body cannot be read to its end.  If no answer has begun, this is the answer. */
-static void body_fail(http_conn *conn, int status, const char *detail) {
-  bool begun = conn->begun;
-  request_abort(conn, HTTP_ABORT_BODY);
-  if (begun) {
-    http_conn_reset(conn);
-  } else {
-    http_conn_refuse(conn, &(http_fault){status, detail});
-  }
-}
-
-static bool body_count(http_conn *conn, size_t length) {
-  uint64_t limit = conn->server->limits.body_bytes;
-  conn->body_received += length;
-  if (!limit || conn->body_received <= limit) return true;
-  body_fail(conn, 413, "the body is too large");
-  return false;
-}
-
-static void body_complete(http_conn *conn) {
-  conn->request.body_complete = true;
-  body_clock_stop(conn);
-  if (conn->handler->on_end && !conn->ended) conn->handler->on_end(conn->data, &conn->request);
-}
-
-static void body_give(http_conn *conn, const char *bytes, size_t length) {
-  /* an answer that is complete needs no more of the question */
-  if (conn->handler->on_body && !conn->ended) {
-    conn->handler->on_body(conn->data, &conn->request, bytes, length);
-  }
-}
-
-static void body_by_length(http_conn *conn) {
-  size_t n = conn->in.length - conn->body_at;
-  const char *bytes = conn->in.data + conn->body_at;
-  if (n > conn->body_left) n = (size_t)conn->body_left;
-  conn->body_at += n;
-  conn->body_left -= n;
-  conn->body_received += n;
-  if (n) body_give(conn, bytes, n);
-  if (!conn->body_left && conn->state == CONN_BUSY) body_complete(conn);
-}
-
-static void body_by_chunks(http_conn *conn) {
-  size_t used = 0;
-  http_slice data;
-  const char *bytes = conn->in.data + conn->body_at;
-  http_chunk_step step =
-      http_chunks_next(&conn->chunks, bytes, conn->in.length - conn->body_at, &used, &data);
-  conn->body_at += used;
-  if (step == HTTP_CHUNK_DATA && body_count(conn, data.length)) {
-    body_give(conn, data.data, data.length);
-  } else if (step == HTTP_CHUNK_END) {
-    body_complete(conn);
-  } else if (step == HTTP_CHUNK_BAD) {
-    body_fail(conn, 400, "the chunked body is malformed");
-  }
-}
-
-/* Hands on what is there.  Answers whether it got anywhere. */
-static bool body_read(http_conn *conn) {
-  if (conn->request.body_complete || conn->paused || conn->body_at == conn->in.length) return false;
-  if (conn->request.content_length < 0) {
-    body_by_chunks(conn);
-  } else {
-    body_by_length(conn);
-  }
-  return true;
-}
-
-/* ---- Heads ----------------------------------------------------------------------------------- */
-
-static void headers_reserve(http_conn *conn, size_t count) {
-  if (count <= conn->headers_capacity) return;
-  conn->headers_capacity = count < 16 ? 16 : count;
-  free(conn->headers);
-  conn->headers = malloc(conn->headers_capacity * sizeof *conn->headers);
-  if (!conn->headers) abort();
-}
-
-/* Makes the head the first thing in `in`; its slices stay good until the request is over. */
-static void head_to_front(http_conn *conn) {
-  if (!conn->body_at) return;
-  conn->in.length -= conn->body_at;
-  memmove(conn->in.data, conn->in.data + conn->body_at, conn->in.length);
-  conn->body_at = 0;
-}
-
-static void request_begin(http_conn *conn, const http_parsed *head) {
-  http_server *server = conn->server;
-  conn->request = (http_request){
-      .method = head->method,
-      .target = head->target,
-      .host = head->host,
-      .headers = head->headers,
-      .header_count = head->header_count,
-      .content_length = head->content_length,
-      .minor = head->minor,
-      .expects_continue = head->expects_continue,
-      .body_complete = head->content_length == 0,
-      .server = server,
-  };
-  conn->handler = server->handler;
-  conn->data = server->data;
-  conn->state = CONN_BUSY;
-  conn->keep_alive = head->keep_alive;
-  conn->body_left = head->content_length > 0 ? (uint64_t)head->content_length : 0;
-  conn->body_received = conn->body_spent_ms = conn->read_due = 0;
-  conn->chunks = (http_chunks){0};
-  conn->paused = conn->begun = conn->ended = conn->continued = conn->over_high = false;
-  server->stats.requests++;
-  server->stats.active++;
-  if (!conn->request.body_complete) body_clock_start(conn);
-  conn->handler->on_request(conn->data, &conn->request);
-}
-
-static bool head_refuse(http_conn *conn, const http_fault *fault) {
-  http_conn_refuse(conn, fault);
-  return false;
-}
-
-/* Room for what comes after a head has to be made before anything points into it.  Some is needed
- * always: a connection that is not read is not seen to close.  Answers whether the head
- * has moved. */
-static bool head_make_room(http_conn *conn, int64_t content_length) {
-  size_t room = conn->in.capacity - conn->head;
-  if (room >= IN_SPARE && content_length >= 0 && (uint64_t)content_length <= room) return false;
-  http_bytes_reserve(&conn->in, content_length ? IN_BODY : IN_SPARE);
-  return true;
-}
-
-/* Answers whether a request has begun. */
-static bool head_read(http_conn *conn) {
-  http_server *server = conn->server;
-  http_fault fault = {0};
-  head_to_front(conn);
-  if (!conn->blank_skipped && conn->in.length >= 2 && !memcmp(conn->in.data, "\r\n", 2)) {
-    conn->blank_skipped = true; /* RFC 9112, 2.2: one is forgiven */
-    conn->body_at = 2;
-    head_to_front(conn);
-  }
-  if (!conn->in.length) return false;
-  if (conn->state == CONN_IDLE) {
-    conn->state = CONN_HEAD;
-    read_within(conn, server->limits.header_ms);
-  }
-  size_t length =
-      http_head_scan(&conn->scan, conn->in.data, conn->in.length, &server->limits, &fault);
-  if (!length) return fault.status ? head_refuse(conn, &fault) : false;
-
-  conn->head = conn->body_at = length;
-  headers_reserve(conn, conn->scan.lines);
-  http_parsed head = {.headers = conn->headers};
-  if (!http_head_parse(conn->in.data, length, &head, &fault)) return head_refuse(conn, &fault);
-  if (head_make_room(conn, head.content_length)) {
-    http_head_parse(conn->in.data, length, &head, &fault); /* the same head in another place */
-  }
-  uint64_t limit = server->limits.body_bytes;
-  if (limit && head.content_length > 0 && (uint64_t)head.content_length > limit) {
-    return head_refuse(conn, &(http_fault){413, "the body is too large"});
-  }
-  request_begin(conn, &head);
-  return true;
 }
 
 /* ---- The connection -------------------------------------------------------------------------- */
@@ -346,13 +173,13 @@ void http_conn_answered(http_conn *conn) {
     return;
   }
   conn->state = CONN_IDLE;
-  if (conn->body_at == conn->in.length && conn->in.capacity > IN_BODY) {
+  if (conn->body_at == conn->in.length && conn->in.capacity > HTTP_IN_BODY) {
     http_bytes_free(&conn->in); /* idle connections are many: none keeps much */
     conn->body_at = 0;
   }
   conn->scan = (http_scan){0};
   conn->blank_skipped = false;
-  read_within(conn, server->limits.idle_ms);
+  http_conn_read_within(conn, server->limits.idle_ms);
   http_conn_advance(conn);
 }
 
@@ -360,8 +187,8 @@ void http_conn_answered(http_conn *conn) {
 static bool advance_once(http_conn *conn) {
   switch (conn->state) {
     case CONN_IDLE:
-    case CONN_HEAD: return head_read(conn);
-    case CONN_BUSY: return body_read(conn);
+    case CONN_HEAD: return http_head_read(conn);
+    case CONN_BUSY: return http_body_read(conn);
     case CONN_LINGER: conn->body_at = conn->in.length = 0; return false;
     default: return false;
   }
@@ -411,7 +238,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf) {
  * to leave. */
 static void read_start(http_conn *conn) {
   if (conn->state == CONN_IDLE || conn->state == CONN_HEAD) {
-    if (!conn->in.length) http_bytes_reserve(&conn->in, IN_FIRST);
+    if (!conn->in.length) http_bytes_reserve(&conn->in, HTTP_IN_FIRST);
     if (conn->in.length == conn->in.capacity) http_bytes_reserve(&conn->in, 1);
   }
   bool room = conn->in.length < conn->in.capacity;
@@ -456,7 +283,7 @@ void http_conn_open(http_server *server) {
   }
   if (accept_over(server, conn)) return;
   uv_tcp_nodelay(&conn->tcp, 1);
-  read_within(conn, server->limits.idle_ms);
+  http_conn_read_within(conn, server->limits.idle_ms);
   read_start(conn);
 }
 
@@ -472,23 +299,19 @@ void http_request_pause(http_request *request) {
   http_conn *conn = (http_conn *)request;
   if (conn->paused || request->body_complete) return;
   conn->paused = true;
-  body_clock_stop(conn);
+  http_body_clock_stop(conn);
 }
 
 void http_request_resume(http_request *request) {
   http_conn *conn = (http_conn *)request;
   if (!conn->paused) return;
   conn->paused = false;
-  if (!request->body_complete) body_clock_start(conn);
+  if (!request->body_complete) http_body_clock_start(conn);
   http_conn_advance(conn);
 }
 
 const neap_header *http_request_header(const http_request *request, const char *name) {
-  for (size_t i = 0; i < request->header_count; i++) {
-    const neap_header *h = &request->headers[i];
-    if (http_name_is(h->name, h->name_length, name)) return h;
-  }
-  return NULL;
+  return http_field_find(request->headers, request->header_count, name);
 }
 
 const char *http_request_peer(const http_request *request, char buffer[64]) {

@@ -1,4 +1,5 @@
-/* conn.h: one client's connection, shared by conn.c (reading), answer.c (writing), server.c.
+/* conn.h: one client's connection, shared by conn.c (coming and going), intake.c
+ * (reading), answer.c and problem.c (writing), server.c.
  *
  *                 first byte            head complete            answered, keep-alive
  *        +-- IDLE ----------> HEAD -------------------> BUSY ------------------------+
@@ -31,6 +32,10 @@ typedef struct http_bytes {
 void http_bytes_reserve(http_bytes *b, size_t more);
 void http_bytes_add(http_bytes *b, const void *data, size_t length);
 void http_bytes_free(http_bytes *b);
+
+#define HTTP_IN_FIRST 4096u  /* bytes to begin with: most heads fit */
+#define HTTP_IN_BODY  65536u /* bytes beside the head while a large body is read */
+#define HTTP_IN_SPARE 512u   /* bytes beside the head otherwise */
 
 typedef enum conn_state { CONN_IDLE, CONN_HEAD, CONN_BUSY, CONN_LINGER, CONN_CLOSING } conn_state;
 
@@ -100,15 +105,30 @@ struct http_server {
 void http_conn_open(http_server *server);
 void http_conn_close(http_conn *conn);    /* at once; aborts its request */
 void http_conn_reset(http_conn *conn);    /* the same, seen as an error by the client */
+void http_conn_linger(http_conn *conn);   /* shuts down, then closes */
 void http_conn_advance(http_conn *conn);  /* reads on, as far as the bytes go */
 void http_conn_answered(http_conn *conn); /* an answer has been handed to the kernel */
 void http_conn_timer(http_conn *conn);    /* read_due or send_due was set */
-void http_conn_linger(http_conn *conn);   /* shut down, then close */
+void http_conn_read_within(http_conn *conn, uint64_t ms);
+void http_body_clock_start(http_conn *conn); /* it is the client's turn */
+void http_body_clock_stop(http_conn *conn);
+void http_request_abort(http_conn *conn, http_abort_reason reason);
+
+/* intake.c: each answers whether it got anywhere */
+bool http_head_read(http_conn *conn);
+bool http_body_read(http_conn *conn);
+void http_body_fail(http_conn *conn, int status, const char *detail);
 
 /* answer.c */
 bool http_conn_send(http_conn *conn, uv_buf_t *parts,
                     unsigned count); /* false: the client is gone */
+void http_add_text(http_bytes *b, const char *text);
+void http_add_number(http_bytes *b, uint64_t n);
+void http_add_status_line(http_bytes *b, int status, http_slice reason);
+
+/* problem.c */
 void http_conn_refuse(http_conn *conn, const http_fault *fault);
+void http_problem(http_bytes *b, int status, const char *title, const char *detail); /* its JSON */
 const char *http_status_reason(int status);
 
 /* server.c */

@@ -1,5 +1,5 @@
-/* exchange.h: one request through a route, shared by proxy.c (the question) and verdict.c (the
- * answer).
+/* exchange.h: one request through a route, shared by proxy.c (the question), verdict.c (the
+ * answer) and chain.c (what is sent instead).
  *
  *   COLLECT --body whole, or over 64 KiB--> acquire --refused--> fallback chain, or 503
  *                                             |
@@ -86,9 +86,14 @@ http_transfer *ex_take_transfer(exchange *ex); /* it is no longer this one's, bu
 void ex_drop_transfer(exchange *ex);           /* it does not go on */
 neap_request ex_question(const exchange *ex);
 
+/* chain.c */
+bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,
+              uint64_t retry_after_ms); /* false: it has no answer */
+void ex_refused(exchange *ex, const neap_refusal *refusal);
+void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_after_ms);
+
 /* verdict.c */
 extern const http_transfer_events ex_transfer_events;
-void ex_refused(exchange *ex, const neap_refusal *refusal);
 void ex_late(exchange *ex);
 void ex_left(exchange *ex); /* the client has gone */
 void ex_stream(exchange *ex);

@@ -81,6 +81,17 @@ bool http_name_is_hop_by_hop(const char *name, size_t length) {
   return false;
 }
 
+const neap_header *http_field_find(const neap_header *headers, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++) {
+    if (http_name_is(headers[i].name, headers[i].name_length, name)) return &headers[i];
+  }
+  return NULL;
+}
+
+neap_header http_field(const char *name, const char *value) {
+  return (neap_header){name, strlen(name), value, strlen(value)};
+}
+
 /* ---- Finding the end ------------------------------------------------------------------------- */
 
 static bool refuse(http_fault *fault, int status, const char *detail) {

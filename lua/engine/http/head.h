@@ -56,6 +56,10 @@ bool http_value_has(const char *value, size_t length, const char *token);
 /* Is the name this one (lower case)?  No regard to case. */
 bool http_name_is(const char *name, size_t length, const char *expected);
 
+/* The first field of that name (lower case), or NULL; and one made of two texts. */
+const neap_header *http_field_find(const neap_header *headers, size_t count, const char *name);
+neap_header http_field(const char *name, const char *value);
+
 /* How many of the bytes up to `end` can be in a name; in a value. */
 size_t http_span_token(const char *p, const char *end);
 size_t http_span_value(const char *p, const char *end);

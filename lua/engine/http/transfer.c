@@ -118,7 +118,6 @@ static void easy_set_up(http_transfer *t) {
   CURL *e = t->easy;
   curl_easy_setopt(e, CURLOPT_PRIVATE, t);
   curl_easy_setopt(e, CURLOPT_URL, u->url);
-  curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(e, CURLOPT_PROXY, "");    /* not the environment's, */
   curl_easy_setopt(e, CURLOPT_NOPROXY, "*"); /* which is not even looked at */

@@ -38,117 +38,6 @@ static neap_outcome ex_report(exchange *ex, neap_result *result) {
   return neap_guard_report(ex->route->guard, &ex->ticket, result, NULL);
 }
 
-/* ---- Headers of our own ---------------------------------------------------------------------- */
-
-static neap_header field(const char *name, const char *value) {
-  return (neap_header){name, strlen(name), value, strlen(value)};
-}
-
-static neap_header *headers_room(proxy_route *route, size_t count) {
-  if (count > route->headers_capacity) {
-    route->headers_capacity = count + 16;
-    free(route->headers);
-    route->headers = malloc(route->headers_capacity * sizeof *route->headers);
-    if (!route->headers) abort();
-  }
-  return route->headers;
-}
-
-static bool is_ours(const neap_header *h) {
-  static const char *const names[] = {"age", "cache-control", "content-length", "neap-source",
-                                      "retry-after"};
-  if (http_name_is_hop_by_hop(h->name, h->name_length)) return true;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    if (http_name_is(h->name, h->name_length, names[i])) return true;
-  }
-  return false;
-}
-
-static const neap_header *find(const neap_header *headers, size_t count, const char *name) {
-  for (size_t i = 0; i < count; i++) {
-    if (http_name_is(headers[i].name, headers[i].name_length, name)) return &headers[i];
-  }
-  return NULL;
-}
-
-static uint64_t number(const neap_header *h) {
-  uint64_t n = 0;
-  if (!h || !h->value_length || h->value_length > 9) return 0;
-  for (size_t i = 0; i < h->value_length; i++) {
-    if (h->value[i] < '0' || h->value[i] > '9') return 0;
-    n = n * 10 + (uint64_t)(h->value[i] - '0');
-  }
-  return n;
-}
-
-/* ---- The chain's answer ---------------------------------------------------------------------- */
-
-static void chain_answer(exchange *ex, neap_answer *a) {
-  char age[24], retry[24];
-  neap_header *to = headers_room(ex->route, a->header_count + 5);
-  size_t n = 0;
-  for (size_t i = 0; i < a->header_count; i++) {
-    if (!is_ours(&a->headers[i])) to[n++] = a->headers[i];
-  }
-  if (!find(a->headers, a->header_count, "date")) {
-    to[n++] = field("Date", http_server_date(ex->request->server));
-  }
-  to[n++] = field("Neap-Source", a->source ? a->source : "fallback");
-  to[n++] = field("Cache-Control", "no-store");
-  if (a->source && !strcmp(a->source, "last_good")) {
-    uint64_t before = number(find(a->headers, a->header_count, "age"));
-    snprintf(age, sizeof age, "%llu", (unsigned long long)(before + a->age_ms / 1000));
-    to[n++] = field("Age", age);
-  }
-  if (a->retry_after_ms) {
-    snprintf(retry, sizeof retry, "%llu", (unsigned long long)((a->retry_after_ms + 999) / 1000));
-    to[n++] = field("Retry-After", retry);
-  }
-  http_head head = {.status = a->status ? a->status : 200, .headers = to, .header_count = n};
-  const char *body = a->body ? a->body : "";
-  ex->route->stats.fallback++;
-  http_answer(ex->request, &head, body, a->body_length);
-  neap_answer_free(a);
-}
-
-/* Asks the chain, and if it answers drops the transfer and sends that.  A body that did not come
- * whole, or is over 64 KiB, cannot be given to it. */
-static bool chain_ask(exchange *ex, neap_fallback_cause cause, const neap_result *result) {
-  neap_request question = ex_question(ex);
-  neap_answer answer = {0};
-  if (ex->request->content_length && !question.body) return false;
-  if (!neap_guard_fallback(ex->route->guard, ex->route->key, ex->route->key_length, cause,
-                           &question, result, &answer)) {
-    return false;
-  }
-  ex_drop_transfer(ex);
-  ex->stage = EX_OVER;
-  chain_answer(ex, &answer);
-  return true;
-}
-
-static bool body_was_lost(const exchange *ex) {
-  return ex->request->content_length && !ex_question(ex).body;
-}
-
-static void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_after_ms) {
-  char text[512];
-  snprintf(text, sizeof text, "%s%s", detail,
-           body_was_lost(ex) ? "; no fallback was asked: the request's body was not kept" : "");
-  ex_drop_transfer(ex);
-  ex->stage = EX_OVER;
-  http_answer_problem(ex->request, status, http_status_reason(status), text, retry_after_ms);
-}
-
-void ex_refused(exchange *ex, const neap_refusal *refusal) {
-  char text[256];
-  if (chain_ask(ex, NEAP_CAUSE_REFUSED, NULL)) return;
-  snprintf(text, sizeof text, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
-           refusal->reason ? refusal->reason : "refused");
-  ex->route->stats.refused++;
-  ex_problem(ex, 503, text, refusal->retry_after_ms);
-}
-
 /* ---- The upstream's answer ------------------------------------------------------------------- */
 
 static http_head primary_head(exchange *ex) {
@@ -173,7 +62,7 @@ static void ex_remember(exchange *ex) {
   if (t->status < 200 || t->status > 299 || t->status == 206 ||
       !neap_guard_wants_body(ex->route->guard))
     return;
-  const neap_header *source = find(t->headers, t->header_count, "neap-source");
+  const neap_header *source = http_field_find(t->headers, t->header_count, "neap-source");
   if (source && !http_name_is(source->value, source->value_length, "primary")) return;
   neap_request question = ex_question(ex);
   neap_answer good = {
@@ -193,7 +82,7 @@ static void held_conclude(exchange *ex) {
   neap_outcome outcome = ex_report(ex, &result);
   if (outcome == NEAP_SUCCESS) {
     ex_remember(ex);
-  } else if (chain_ask(ex, neap_cause_of(outcome), &result)) {
+  } else if (ex_chain(ex, neap_cause_of(outcome), &result, 0)) {
     return;
   }
   http_head head = primary_head(ex);
@@ -236,7 +125,7 @@ static void large_error(exchange *ex) {
   neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, false);
   result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
   neap_outcome outcome = ex_report(ex, &result);
-  if (outcome != NEAP_SUCCESS && chain_ask(ex, neap_cause_of(outcome), &result)) return;
+  if (outcome != NEAP_SUCCESS && ex_chain(ex, neap_cause_of(outcome), &result, 0)) return;
   ex_stream(ex);
 }
 
@@ -354,10 +243,8 @@ static void ex_failed(exchange *ex, neap_ended_by ended_by, int status, const ch
   result.duration_ms = milliseconds(ex->sent_ns, uv_hrtime());
   result.status = 0; /* half an answer is none */
   neap_outcome outcome = ex_report(ex, &result);
-  if (chain_ask(ex, outcome == NEAP_SUCCESS ? NEAP_CAUSE_FAILURE : neap_cause_of(outcome),
-                &result)) {
-    return;
-  }
+  neap_fallback_cause cause = outcome == NEAP_SUCCESS ? NEAP_CAUSE_FAILURE : neap_cause_of(outcome);
+  if (ex_chain(ex, cause, &result, 0)) return;
   ex->route->stats.failed++;
   ex_problem(ex, status, detail, 0);
 }

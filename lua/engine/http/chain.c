@@ -1,0 +1,136 @@
+/* chain.c: what is sent instead of the upstream's answer: the fallback chain's, or a problem; see
+ * exchange.h.
+ *
+ * Whatever sends an answer comes last in its function: the exchange may be over when it returns. */
+#include "exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Headers of our own ---------------------------------------------------------------------- */
+
+static neap_header *headers_room(proxy_route *route, size_t count) {
+  if (count > route->headers_capacity) {
+    route->headers_capacity = count + 16;
+    free(route->headers);
+    route->headers = malloc(route->headers_capacity * sizeof *route->headers);
+    if (!route->headers) abort();
+  }
+  return route->headers;
+}
+
+static bool is_ours(const neap_header *h) {
+  static const char *const names[] = {"age", "cache-control", "content-length", "neap-source",
+                                      "retry-after"};
+  if (http_name_is_hop_by_hop(h->name, h->name_length)) return true;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (http_name_is(h->name, h->name_length, names[i])) return true;
+  }
+  return false;
+}
+
+static uint64_t number(const neap_header *h) {
+  uint64_t n = 0;
+  if (!h || !h->value_length || h->value_length > 9) return 0;
+  for (size_t i = 0; i < h->value_length; i++) {
+    if (h->value[i] < '0' || h->value[i] > '9') return 0;
+    n = n * 10 + (uint64_t)(h->value[i] - '0');
+  }
+  return n;
+}
+
+/* ---- The chain's answer ---------------------------------------------------------------------- */
+
+static size_t add_seconds(neap_header *to, size_t n, const char *name, char digits[24],
+                          uint64_t s) {
+  snprintf(digits, 24, "%llu", (unsigned long long)s);
+  to[n] = http_field(name, digits);
+  return n + 1;
+}
+
+/* A typed failure has no body of its own: it gets a problem's. */
+static http_bytes problem_for(const exchange *ex, const neap_answer *a) {
+  http_bytes body = {0};
+  char detail[256];
+  snprintf(detail, sizeof detail, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
+           a->kind ? a->kind : "failed");
+  http_problem(&body, a->status, http_status_reason(a->status), detail);
+  return body;
+}
+
+static size_t chain_headers(exchange *ex, const neap_answer *a, bool problem, neap_header *to) {
+  size_t n = 0;
+  for (size_t i = 0; i < a->header_count; i++) {
+    if (!is_ours(&a->headers[i])) to[n++] = a->headers[i];
+  }
+  if (!http_field_find(a->headers, a->header_count, "date")) {
+    to[n++] = http_field("Date", http_server_date(ex->request->server));
+  }
+  if (problem) to[n++] = http_field("Content-Type", "application/problem+json");
+  to[n++] = http_field("Neap-Source", a->source);
+  to[n++] = http_field("Cache-Control", "no-store");
+  return n;
+}
+
+static void chain_answer(exchange *ex, neap_answer *a, uint64_t retry_after_ms) {
+  char age[24], retry[24];
+  if (!a->status) a->status = strcmp(a->source, "fail") ? 200 : 503;
+  bool problem = !a->body && !strcmp(a->source, "fail");
+  neap_header *to = headers_room(ex->route, a->header_count + 6);
+  size_t n = chain_headers(ex, a, problem, to);
+  if (!strcmp(a->source, "last_good")) {
+    uint64_t before = number(http_field_find(a->headers, a->header_count, "age"));
+    n = add_seconds(to, n, "Age", age, before + a->age_ms / 1000);
+  }
+  if (a->retry_after_ms) retry_after_ms = a->retry_after_ms;
+  if (retry_after_ms && a->status >= 400) {
+    n = add_seconds(to, n, "Retry-After", retry, (retry_after_ms + 999) / 1000);
+  }
+  http_head head = {.status = a->status, .headers = to, .header_count = n};
+  http_bytes text = problem ? problem_for(ex, a) : (http_bytes){0};
+  const char *body = problem ? text.data : a->body ? a->body : "";
+  ex->route->stats.fallback++;
+  http_answer(ex->request, &head, body, problem ? text.length : a->body_length);
+  http_bytes_free(&text);
+  neap_answer_free(a);
+}
+
+/* Asks the chain, and if it answers drops the transfer and sends that.  A body that did not come
+ * whole, or is over 64 KiB, cannot be given to it. */
+bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,
+              uint64_t retry_after_ms) {
+  neap_request question = ex_question(ex);
+  neap_answer answer = {0};
+  if (ex->request->content_length && !question.body) return false;
+  if (!neap_guard_fallback(ex->route->guard, ex->route->key, ex->route->key_length, cause,
+                           &question, result, &answer)) {
+    return false;
+  }
+  ex_drop_transfer(ex);
+  ex->stage = EX_OVER;
+  chain_answer(ex, &answer, retry_after_ms);
+  return true;
+}
+
+static bool body_was_lost(const exchange *ex) {
+  return ex->request->content_length && !ex_question(ex).body;
+}
+
+void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_after_ms) {
+  char text[512];
+  snprintf(text, sizeof text, "%s%s", detail,
+           body_was_lost(ex) ? "; no fallback was asked: the request's body was not kept" : "");
+  ex_drop_transfer(ex);
+  ex->stage = EX_OVER;
+  http_answer_problem(ex->request, status, http_status_reason(status), text, retry_after_ms);
+}
+
+void ex_refused(exchange *ex, const neap_refusal *refusal) {
+  char text[256];
+  if (ex_chain(ex, NEAP_CAUSE_REFUSED, NULL, refusal->retry_after_ms)) return;
+  snprintf(text, sizeof text, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
+           refusal->reason ? refusal->reason : "refused");
+  ex->route->stats.refused++;
+  ex_problem(ex, 503, text, refusal->retry_after_ms);
+}
