@@ -30,7 +30,8 @@ int neap__l_acquire(lua_State *L) {
   if (lua_gettop(L) > 1 && !lua_isnil(L, 2)) return acquire_key(L);
   uint64_t now_ms = method_now(L, n);
   neap_permit permit;
-  neap_transition moved = {.cause = NEAP_BY_NOTHING};
+  neap_transition moved;
+  moved.cause = NEAP_BY_NOTHING;
   neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
   if (verdict > NEAP_ALLOW_BYPASS) return refused(L, n, now_ms, verdict, &moved);
   if (verdict == NEAP_ALLOW_PROBE)
@@ -57,16 +58,15 @@ int neap__l_report(lua_State *L) {
   check_self(L, n, "report");
   uint64_t wide;
   size_t length;
-  if (n->has_trip || lua_gettop(L) != 3 || lua_type(L, 3) != LUA_TSTRING ||
-      !neap__read_ms(L, 2, &wide))
-    return report_by_hook(L);
-  const char *name = lua_tolstring(L, 3, &length);
+  const char *name = lua_gettop(L) == 3 ? lua_tolstring(L, 3, &length) : NULL;
+  if (!name || n->has_trip || !neap__read_ms(L, 2, &wide)) return report_by_hook(L);
   neap_outcome outcome =
       neap__is_success(name, length) ? NEAP_SUCCESS : neap__check_other_outcome(L, 3);
   uint64_t now_ms = method_now(L, n);
   neap_permit permit = neap__narrow(wide);
   neap_call call = {.outcome = outcome, .duration_ms = neap__wide_age_ms(wide, now_ms)};
-  neap_transition moved = {.cause = NEAP_BY_NOTHING};
+  neap_transition moved;
+  moved.cause = NEAP_BY_NOTHING;
   neap_reported reported =
       neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &call, &moved);
   if (reported == NEAP_COUNTED)

@@ -154,7 +154,7 @@ describe("call", function()
     { "a report of nothing", function(g) g:report(g:acquire()) end,
       "what the call came to must be" },
     { "a report of a number", function(g) g:report(g:acquire(), 5) end,
-      "what the call came to must be" },
+      "outcome must be" },
     { "an outcome that is none", function(g) g:report(g:acquire(), "fine") end, "outcome must be" },
     { "a permit that is none", function(g) g:report("x", {}) end,
       "permit must be what acquire gave" },
