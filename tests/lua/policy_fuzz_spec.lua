@@ -86,7 +86,7 @@ describe("a policy file with random mistakes", function()
   for _, name in ipairs(STOCK) do
     it(("is a policy or an error that says where: %s, seed %d"):format(name, seed), function()
       local pieces = pieces_of(read(name))
-      for _ = 1, fixture.is_slow() and 40 or 400 do
+      for _ = 1, fixture.is_slow() and 10 or 400 do
         local text = stirred(pieces)
         local fault = fault_of(name, text)
         assert.is_nil(fault, ("%s\nseed %d\n%s"):format(tostring(fault), seed, text))
