@@ -16,6 +16,8 @@ local core = require "neap.core"
 local refusal = require "neap.refusal"
 local store = require "neap.store"
 
+local unpack = table.unpack or _G.unpack
+
 local fallback = {}
 
 ---@alias neap.Cause.fallback
@@ -84,16 +86,28 @@ local function key_of_arguments(line, ...)
   return composed(line.key, ...)
 end
 
+--- The same of one text, without a table; nothing follows it, so it needs no length.
+local function key_of_id(line, id)
+  if type(id) ~= "string" then return composed(line.key, id) end
+  local prefix = line.id_prefix
+  if not prefix then
+    prefix = ("%s%d:%si"):format(NO_ARGUMENTS, #line.key, line.key)
+    line.id_prefix = prefix
+  end
+  return prefix .. id
+end
+
 local function key_of(self, stage, line, call)
   if stage.key then
     local key, fault = stage.key(call)
     if fault then self.fault("fallback.last_good key", fault) end
     return key
   end
-  if call.id ~= nil then return composed(line.key, call.id) end
+  local id = call.id
+  if id ~= nil then return key_of_id(line, id) end
   local args = call.args
   if not args then return key_of_arguments(line) end
-  return key_of_arguments(line, table.unpack(args, 1, args.n or #args))
+  return key_of_arguments(line, unpack(args, 1, args.n or #args))
 end
 
 -- ---- Stages -----------------------------------------------------------------------------------
@@ -151,7 +165,7 @@ function ask.guard(self, stage, line, call, trail)
     local args = call.args or { n = 0 }
     local frame = { generation = other.policy, trail = here }
     value, err, info = other.line.call_in(frame, other.serve,
-      table.unpack(args, 1, args.n or #args))
+      unpack(args, 1, args.n or #args))
     if not value and err ~= nil then return "declined" end
   else
     local answered

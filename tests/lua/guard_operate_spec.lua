@@ -133,6 +133,38 @@ describe("by hand", function()
   end)
 end)
 
+describe("whatever was done to a guard", function()
+  it("healthy calls close it again within a cooldown and its probes (B116)", function()
+    local seed = os.time()
+    math.randomseed(seed)
+    for round = 1, fixture.rounds(300) do
+      local g, now = fixture.guard { numbers = { probes = 3, successes = 2, concurrent = 2 } }
+      local permits = {}
+      local acts = {
+        function() g:call(ok) end,
+        function() g:call(bad) end,
+        function() permits[#permits + 1] = g:acquire() end,
+        function() g:report(table.remove(permits) or g:acquire() or 1, "success") end,
+        function() g:report(table.remove(permits, 1) or g:acquire() or 1, "failure") end,
+        function() g:report(table.remove(permits) or g:acquire() or 1, "neutral") end,
+        function() permits = {} collectgarbage "step" end,
+        function() g:trip() end,
+        function() g:reset() end,
+        function() now:advance(math.random(2000)) end,
+        function() g:adopt(fixture.policy { numbers = { probes = math.random(3), successes = 1 } })
+          end,
+      }
+      for _ = 1, math.random(40) do acts[math.random(#acts)]() end
+      -- Probes that are out may be lost first, with a cooldown of their own.
+      for _ = 1, 4 do
+        now:advance(60000)
+        for _ = 1, 4 do g:call(ok) end
+      end
+      assert.equal("closed", g:snapshot().state, ("seed %d, round %d"):format(seed, round))
+    end
+  end)
+end)
+
 describe("a snapshot", function()
   it("says whose it is and what share of the calls said nothing", function()
     local g = fixture.guard { classify = function(call)

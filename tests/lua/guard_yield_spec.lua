@@ -95,6 +95,29 @@ describe("a function that yields", function()
     assert.same({ 90, 10 }, { totals(g).success, totals(g).failure })
   end)
 
+  it("can't let more than N - 1 + C calls through to a dead dependency (B115)", function()
+    for _, concurrent in ipairs { 1, 2, 10, 50 } do
+      local guarded, reached = fixture.guard(), 0
+      local function caller()
+        while true do
+          guarded:call(function()
+            reached = reached + 1
+            coroutine.yield()
+            return fixture.bad()
+          end)
+          coroutine.yield()
+        end
+      end
+      local callers = {}
+      for i = 1, concurrent do callers[i] = coroutine.create(caller) end
+      for _ = 1, 20 do
+        for _, co in ipairs(callers) do assert(coroutine.resume(co)) end
+      end
+      assert.equal("open", guarded:snapshot().state)
+      assert.is_true(reached <= 3 - 1 + concurrent)
+    end
+  end)
+
   it("is classified by the policy that let it in, and counted by the newest rules", function()
     local seen = {}
     local function generation(name, numbers)
