@@ -121,6 +121,7 @@ local function config_of(parts)
     if spec.kind ~= "table" and value ~= nil and not is_off then put(config, spec.key, value) end
   end
   config.window[config.window.kind == "time" and "calls" or "length_ms"] = nil
+  if not together.has_rate(parts.values) then config.trip.minimum_calls = nil end
   config.classify = shown_classifier(parts.values.classify, parts.library)
   config.fallback = parts.shown
   config.fallback_on = parts.values.fallback_on or schema.by_key.fallback_on.default
@@ -130,12 +131,11 @@ end
 
 -- ---- Trials -----------------------------------------------------------------------------------
 
---- Tries the policy's classify on calls of every kind.  Answers what went wrong, and whether
---- nothing went well.
-local function try(p)
+--- Tries a classify on calls of every kind.  Answers what went wrong, and whether nothing did well.
+local function try(verdict_of)
   local faults, seen, count = {}, {}, 0
   for _, trial in ipairs(trials) do
-    local _, _, _, fault = p.classify(trials.call(trial))
+    local _, _, _, fault = verdict_of(trials.call(trial))
     if fault then
       count = count + 1
       if not seen[fault] then
@@ -146,6 +146,21 @@ local function try(p)
   end
   return faults, count == #trials
 end
+
+--- Adds to the parts how the policy classifies; one that fails on every call is reported.
+---@param report neap.report
+function generation.judge(parts, report)
+  local verdict = parts.values.classify
+  if verdict == nil and classify.is_changed(parts.library) then verdict = parts.default end
+  parts.classify, parts.faults, parts.has_classify = shipped, {}, verdict ~= nil
+  if not verdict then return end
+  parts.classify = new_classify(parts.sandbox.box, verdict, parts.library)
+  local is_useless
+  parts.faults, is_useless = try(parts.classify)
+  if is_useless then report("classify", verdict, "fails on every call: %s", parts.faults[1]) end
+end
+
+-- ---- Putting it together ----------------------------------------------------------------------
 
 --- The keys that the file sets itself; all others have their defaults.
 local function given_in(values)
@@ -160,46 +175,37 @@ local function set_of(list)
   return set
 end
 
-local function warnings_of(parts, faults)
+local function warnings_of(parts)
   local warnings = {}
   for i, one in ipairs(together.warnings(parts.values, parts.stages)) do
     warnings[i] = tostring(problem.new {
       file = parts.path, line = parts.line_of(one.key), key = one.key, message = one.message,
     })
   end
-  for _, fault in ipairs(faults) do warnings[#warnings + 1] = parts.path .. ": " .. fault end
+  for _, fault in ipairs(parts.faults) do warnings[#warnings + 1] = parts.path .. ": " .. fault end
   return warnings
 end
 
---- Puts a generation together from its checked parts, and tries it.
----@return neap.Policy|nil, neap.Problem|nil err
-function generation.new(parts)
-  local values, box = parts.values, parts.sandbox.box
-  local verdict = values.classify
-  if verdict == nil and classify.is_changed(parts.library) then verdict = parts.default end
+local function sources_of(parts)
   local sources = { parts.path }
   for _, source in ipairs(parts.sandbox.sources) do sources[#sources + 1] = source.path end
-  local p = {
-    name = values.name, path = parts.path, hash = parts.hash, sources = sources,
+  return sources
+end
+
+--- A generation, of its checked parts.
+---@return neap.Policy
+function generation.new(parts)
+  local values, box = parts.values, parts.sandbox.box
+  return {
+    name = values.name, path = parts.path, hash = parts.hash, sources = sources_of(parts),
     rules = parts.rules, config = config_of(parts), given = given_in(values),
-    timeout_ms = values.timeout_ms,
-    mode = values.mode or "auto", params = parts.params, stages = parts.stages,
-    has_classify = verdict ~= nil,
+    timeout_ms = values.timeout_ms, mode = values.mode or "auto", params = parts.params,
+    warnings = warnings_of(parts), stages = parts.stages,
     fallback_on = set_of(values.fallback_on or schema.by_key.fallback_on.default),
-    classify = verdict and new_classify(box, verdict, parts.library) or shipped,
+    classify = parts.classify, has_classify = parts.has_classify,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
   }
-  local faults, is_useless = {}, false
-  if verdict then faults, is_useless = try(p) end
-  if is_useless then
-    return nil, problem.error { problem.new {
-      file = parts.path, line = parts.line_of("classify"), key = "classify",
-      message = "fails on every call: " .. faults[1],
-    } }
-  end
-  p.warnings = warnings_of(parts, faults)
-  return p
 end
 
 return generation

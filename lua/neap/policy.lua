@@ -97,42 +97,55 @@ local function check_name(values, path, report)
   end
 end
 
---- Everything that is wrong with what the file returned, or the parts of a generation.
-local function check(given, noted, box, path, report)
-  local values = validate.values(given, report)
-  check_name(values, path, report)
-  together.check(values, given, report)
-  if not values.fallback then return values, {}, {} end
-  return values, stages.of(values.fallback, noted, box, report)
+local function refused(fields) return nil, problem.error { problem.new(fields) } end
+
+--- What a generation is made of: the sandbox, and the libraries that the file sees in it.
+local function new_parts(path, options)
+  local params, fault = parameters.copy(options.params or {})
+  if not params then return refused { file = path, key = fault.key, message = fault.message } end
+  local library, noted = stages.library()
+  local own_classify = classify.new()
+  return {
+    path = path, params = params, noted = noted, library = own_classify,
+    default = own_classify.default, -- as it is now: the policy may put something else there
+    sandbox = sandbox.new {
+      root = options.root or path:match("^(.*)/[^/]*$") or ".",
+      read = options.read or read_file,
+      budget = options.budget,
+      globals = { classify = own_classify, fallback = library, params = params },
+    },
+  }
 end
 
-local function texts_of(text, box)
+--- Checks what the file returned; adds what it comes to to the parts.
+local function check(parts, given, report)
+  local values = validate.values(given, report)
+  check_name(values, parts.path, report)
+  together.check(values, given, report)
+  parts.values, parts.stages, parts.shown = values, {}, {}
+  if values.fallback then
+    parts.stages, parts.shown = stages.of(values.fallback, parts.noted, parts.sandbox, report)
+  end
+  generation.judge(parts, report)
+end
+
+local function hash_of(text, parts)
   local texts = { text }
-  for _, source in ipairs(box.sources) do
+  for _, source in ipairs(parts.sandbox.sources) do
     texts[#texts + 1] = source.path
     texts[#texts + 1] = source.text
   end
-  return texts
+  texts[#texts + 1] = parameters.text(parts.params)
+  return core.fingerprint(table.unpack(texts))
 end
-
-local function refused(fields) return nil, problem.error { problem.new(fields) } end
 
 ---@param text string
 ---@param path string
 ---@param options neap.policy.Options
 local function parse(text, path, options)
-  local params, fault = parameters.copy(options.params or {})
-  if not params then return refused { file = path, key = fault.key, message = fault.message } end
-  local library, noted = stages.library()
-  local own_classify = classify.new()
-  local own_default = own_classify.default
-  local box = sandbox.new {
-    root = options.root or path:match("^(.*)/[^/]*$") or ".",
-    read = options.read or read_file,
-    budget = options.budget,
-    globals = { classify = own_classify, fallback = library, params = params },
-  }
-  local ok, given = sandbox.load(box, text, path)
+  local parts, err = new_parts(path, options)
+  if not parts then return nil, err end
+  local ok, given = sandbox.load(parts.sandbox, text, path)
   if not ok then return nil, problem.error { of_lua(path, given) } end
   local report, problems, line_of = new_report(path, text)
   if type(given) ~= "table" then
@@ -142,16 +155,11 @@ local function parse(text, path, options)
       message = message:format(shown(given), shown(base_name(path))),
     }
   end
-  local values, made, as_shown = check(given, noted, box, path, report)
-  local rules = #problems == 0 and together.rules(values, report)
+  check(parts, given, report)
+  parts.rules = #problems == 0 and together.rules(parts.values, report)
   if #problems > 0 then return nil, problem.error(problems) end
-  local texts = texts_of(text, box)
-  texts[#texts + 1] = parameters.text(params)
-  return generation.new {
-    path = path, values = values, rules = rules, stages = made, shown = as_shown, sandbox = box,
-    params = params, library = own_classify, default = own_default, line_of = line_of,
-    hash = core.fingerprint(table.unpack(texts)),
-  }
+  parts.line_of, parts.hash = line_of, hash_of(text, parts)
+  return generation.new(parts)
 end
 
 --- A policy from a text.

@@ -144,6 +144,12 @@ local function is_total(stage)
   return stage.kind == "fail" or stage.kind == "default" and stage.is_constant
 end
 
+--- Whether a rule for which minimum_calls means something is there.
+---@param values table<string, any>
+function together.has_rate(values)
+  return (values["trip.failure_rate"] or values["trip.slow_rate"] or values["trip.decide"]) ~= nil
+end
+
 --- Sentences about what can be, but hardly was meant.
 ---@param values table<string, any>
 ---@param made neap.Stage[]
@@ -153,8 +159,7 @@ function together.warnings(values, made)
   local function warn(key, message, ...)
     found[#found + 1] = { key = key, message = message:format(...) }
   end
-  local has_rate = values["trip.failure_rate"] or values["trip.slow_rate"] or values["trip.decide"]
-  if values["trip.minimum_calls"] and not has_rate then
+  if values["trip.minimum_calls"] and not together.has_rate(values) then
     warn("trip.minimum_calls", "has no effect: it is for rates, and there is no rule of that kind")
   end
   local slow, timeout = values["trip.slow_call_ms"], values.timeout_ms

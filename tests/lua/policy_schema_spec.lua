@@ -342,6 +342,7 @@ return {
     fallback.fail {
       status = 200 },
   },
+  classify = function(call) return call.status.no end,
 }
 ]], "policies/x.lua")
 
@@ -351,13 +352,13 @@ return {
     for i, one in ipairs(err.all) do found[i] = ("%d %s"):format(one.line, one.key) end
     assert.same({
       "3 window.length_ms", "5 trip.failures", "6 trip.failure_rate", "8 timeout",
-      "10 fallback[1].max_age", "12 fallback[2].status",
+      "10 fallback[1].max_age", "12 fallback[2].status", "14 classify",
     }, found)
   end)
 
   it("are one line each as text; the error has the fields of the first", function()
     local n = select(2, tostring(err):gsub("[^\n]+", ""))
-    assert.equal(6, n)
+    assert.equal(7, n)
     assert.equal("policies/x.lua:3: window.length_ms: 5 is out of range: a whole number of "
       .. "milliseconds from 100 to 3600000", tostring(err.all[1]))
     assert.equal("window.length_ms", err.key)
