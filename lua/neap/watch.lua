@@ -52,23 +52,29 @@ local function stop(self, directory)
   if not source.handle:is_closing() then source.handle:close() end
 end
 
-local function start(self, directory, id)
-  local handle = assert(self.uv.new_fs_event())
-  handle:unref()
-  local ok, message = handle:start(directory, {}, function(err)
-    if self.timer:is_closing() then return end
-    if err and self.sources[directory] then stop(self, directory) end
-    self:look_soon()
-  end)
-  if ok then
-    self.sources[directory] = { handle = handle, id = id }
-    return
-  end
-  handle:close()
+local function unwatched(self, directory, message)
   if self.warned[directory] then return end
   self.warned[directory] = true
   self.log("warning", ("%s: cannot be watched (%s), is looked at every 2 s"):format(
     directory, tostring(message)))
+end
+
+local function start(self, directory, id)
+  local handle, message = self.uv.new_fs_event()
+  if not handle then return unwatched(self, directory, message) end
+  handle:unref()
+  local ok
+  ok, message = handle:start(directory, {}, function(err)
+    if self.timer:is_closing() then return end
+    if err and self.sources[directory] then stop(self, directory) end
+    self:look_soon()
+  end)
+  if not ok then
+    handle:close()
+    return unwatched(self, directory, message)
+  end
+  self.sources[directory] = { handle = handle, id = id }
+  self:look_soon() -- what happened since the look before was not watched yet
 end
 
 local function refresh(self)
@@ -81,6 +87,11 @@ local function refresh(self)
     local id = not self.sources[directory] and identity(self, directory)
     if id then start(self, directory, id) end
   end
+end
+
+local function try_refresh(self)
+  local ok, err = pcall(refresh, self)
+  if not ok then self.log("error", "watching the policy files: " .. tostring(err)) end
 end
 
 local function arm(self, wait_ms)
@@ -117,6 +128,7 @@ function watch.start(reloader, options)
     is_soon = false,
   }, Watch)
   self.timer:unref()
+  --- Whatever goes wrong in it, there will be a next one.
   function self.tick()
     self.is_soon = false
     local ok, wait_ms = pcall(reloader.look, reloader)
@@ -125,11 +137,11 @@ function watch.start(reloader, options)
       wait_ms = RETRY_MS
     end
     if self.timer:is_closing() then return end
-    refresh(self)
     if not self.is_soon then arm(self, wait_ms) end
+    try_refresh(self)
   end
-  refresh(self)
-  self:look_soon()
+  arm(self, SOON_MS)
+  try_refresh(self)
   return self
 end
 
