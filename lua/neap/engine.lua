@@ -178,6 +178,12 @@ function engine.fallback(of_guard, of_line, cause, call)
       retry_after_ms = err.retry_after_ms,
     }
   end
+  if info.source == "last_good" then -- kept by C, in just the form that C reads
+    return {
+      status = value.status, headers = value.headers, body = value.body,
+      source = info.source, age_ms = info.age_ms,
+    }
+  end
   local ok, answer = pcall(answers.of, value)
   if not ok then
     of_guard:fault("fallback." .. info.source, "its answer " .. tostring(answer))
