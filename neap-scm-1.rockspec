@@ -35,6 +35,8 @@ build = {
         "lua/src/read.c",
         "lua/src/rules.c",
         "lua/src/sandbox.c",
+        "lua/src/sandbox_arena.c",
+        "lua/src/sandbox_library.c",
         "lua/src/sandbox_match.c",
         "lua/src/sandbox_strings.c",
         "lua/src/sandbox_tables.c",

@@ -1,8 +1,7 @@
 /* sandbox.c: the box: see sandbox.h.
  *
- *   run --> coroutine -- hook, allocator, charges --> result            good: nothing allocated
- *                                                 \-> overrun, error    the coroutine is thrown
- *                                                                       away */
+ *   run --> coroutine -- hook, allocator, charges --> result            nothing was allocated
+ *                                                 \-> overrun, error    the coroutine is replaced */
 #include "sandbox.h"
 
 #include <stdint.h>
