@@ -89,6 +89,13 @@ function Guard:fault(where, what)
   log_seldom(self, where, "error", ("%s: %s: %s"):format(self.name, where, said(what)))
 end
 
+--- Something is not wrong but hardly as it was meant.
+---@param sort string the same sort is logged once a minute
+---@param text string
+function Guard:warn(sort, text)
+  log_seldom(self, sort, "warning", self.name .. ": " .. text)
+end
+
 -- ---- Lines: a breaker per key -----------------------------------------------------------------
 
 local function claim(self, key)

@@ -92,6 +92,22 @@ local function ask_decide(self, policy, retry_after_ms)
   enqueue(self, self.breaker:decide(policy.rules, now_ms, snapshot.epoch, to, retry_after_ms))
 end
 
+-- ---- Calls that say nothing -------------------------------------------------------------------
+
+local FEW = 16
+
+--- Warns, as their number doubles, when most calls are neutral: then the breaker sees little.
+local function watch_neutral(self)
+  self.neutrals = self.neutrals + 1
+  if self.neutrals < self.look_at then return end
+  self.look_at = 2 * self.look_at
+  local share = self.guard:snapshot(self.key).neutral_share
+  if share > 0.5 then
+    self.guard:warn("neutral", ("%s: %.0f %% of the calls are neutral: the breaker sees little")
+      :format(self.key, share * 100))
+  end
+end
+
 -- ---- Recording --------------------------------------------------------------------------------
 
 --- Records an outcome, and lets the policy's rules see it.
@@ -107,6 +123,7 @@ local function record(self, permit, kind, outcome, duration_ms, retry_after_ms)
       ask_trip(self, policy, retry_after_ms)
     end
   end
+  if outcome == "neutral" then watch_neutral(self) end
   self.guard.events:deliver()
   return reported
 end
@@ -295,7 +312,10 @@ end
 ---@param public table|nil
 ---@return table
 function line.new(guard, key, breaker, public)
-  local self = { guard = guard, key = key, breaker = breaker, is_default = public ~= nil }
+  local self = {
+    guard = guard, key = key, breaker = breaker, is_default = public ~= nil,
+    neutrals = 0, look_at = FEW,
+  }
   self.native = core.line(breaker, guard.clock)
   public = public or self
   public.call, public.acquire, public.report, public.deadline, self.call_in =

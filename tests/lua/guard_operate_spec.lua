@@ -174,6 +174,18 @@ describe("a snapshot", function()
     assert.same({ "p", "default", "h1", 0.25 }, { s.policy, s.key, s.hash, s.neutral_share })
   end)
 
+  it("is warned of when most calls say nothing, now and then", function()
+    local g, _, lines = fixture.guard { classify = function(call)
+      return call.result == "ok" and "success" or "neutral"
+    end }
+    for _ = 1, 40 do g:call(ok) end
+    for _ = 1, 39 do g:call(bad) end
+    assert.same({}, lines)
+    for _ = 1, 100 do g:call(bad) end
+    assert.same({ "warning p: default: 62 % of the calls are neutral: the breaker sees little" },
+      lines)
+  end)
+
   it("changes nothing, however often it is taken", function()
     local g, now = fixture.guard()
     fixture.open(g)
