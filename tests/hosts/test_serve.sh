@@ -58,7 +58,7 @@ usual="$usual --policy $dir/flag_provider.lua"
 refuses() { # EXPECTED ARGUMENTS...
   expected=$1
   shift
-  if "$neap" serve "$@" >"$dir/out" 2>"$dir/err"; then fail "started: $*"; else code=$?; fi
+  if timeout 20 "$neap" serve "$@" >"$dir/out" 2>"$dir/err"; then fail "started: $*"; else code=$?; fi
   [ $code -eq 1 ] || fail "exit $code, not 1: $*"
   [ ! -s "$dir/out" ] || fail "standard output is for answers"
   [ "$(wc -l <"$dir/err")" -eq 1 ] || fail "not one line: $(cat "$dir/err")"
