@@ -116,7 +116,8 @@ await() {
 await "$upstream/"
 await "$proxy/proxied/x"
 await "$sidecar/proxied/x"
-await "$sidecar/last_good/x"
+# Answers are kept apart by what the client accepts, so the one to be served again is asked for by wrk.
+wrk -t1 -c1 -d1s "http://$sidecar/last_good/x" >/dev/null
 for policy in refused last_good; do
   curl -sf -o /dev/null -X POST -d "mode=forced_open" -d "by=bench" "http://$admin/breakers/$policy/$policy/mode"
 done
@@ -137,12 +138,20 @@ at_rate() {
 # Nanoseconds of processor that neap has had.
 neap_cpu_ns() { awk '{ print $1 }' "/proc/$neap_pid/schedstat"; }
 
+# What is measured must be what its name says: all refused, or none.
+check_answers() {
+  case $1 in *refused) expected=refused ;; *) expected=answered ;; esac
+  if grep -q 'Non-2xx' "$dir/wrk"; then got=refused; else got=answered; fi
+  [ "$got" = "$expected" ] || { echo "sidecar.sh: $1: requests were $got" >&2; exit 1; }
+}
+
 # saturated NAME ADDRESS PATH
 saturated() {
   note "sidecar: $1, saturated"
   before=$(neap_cpu_ns)
   wrk -t1 -c16 -d1s "http://$2$3" >"$dir/wrk"
   after=$(neap_cpu_ns)
+  check_answers "$1"
   awk '/^Requests\/sec/ { print $2 }' "$dir/wrk" >>"$dir/$1 req_s"
   case $1 in neap*)
     awk -v ns=$((after - before)) '/requests in/ { print ns / 1000 / $1 }' "$dir/wrk" >>"$dir/$1 cpu us" ;;
