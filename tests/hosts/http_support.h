@@ -34,18 +34,18 @@ static size_t heard_length;
 
 static uv_timer_t tick;
 
-static void on_tick(uv_timer_t *timer) { (void)timer; }
+static inline void on_tick(uv_timer_t *timer) { (void)timer; }
 
 /* One turn of the loop, at most about a millisecond long. */
-static void turn(void) {
+static inline void turn(void) {
   uv_timer_start(&tick, on_tick, 1, 1); /* repeats: it may run before the loop waits */
   uv_run(&loop, UV_RUN_ONCE);
   uv_timer_stop(&tick);
 }
 
-static uint64_t now_ms(void) { return uv_hrtime() / 1000000; }
+static inline uint64_t now_ms(void) { return uv_hrtime() / 1000000; }
 
-static void turn_for(uint64_t ms) {
+static inline void turn_for(uint64_t ms) {
   for (uint64_t end = now_ms() + ms; now_ms() < end;) turn();
 }
 
@@ -60,13 +60,13 @@ static void turn_for(uint64_t ms) {
 
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
-static int socket_of(int family) {
+static inline int socket_of(int family) {
   int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   assert_true(fd >= 0);
   return fd;
 }
 
-static struct sockaddr_in loopback(const char *host, int port) {
+static inline struct sockaddr_in loopback(const char *host, int port) {
   struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
   assert_int_equal(inet_pton(AF_INET, host, &a.sin_addr), 1);
   return a;
@@ -88,7 +88,7 @@ static inline int port_of(int fd) {
   return ntohs(a.sin_port);
 }
 
-static int dial(int port) {
+static inline int dial(int port) {
   struct sockaddr_in a = loopback("127.0.0.1", port);
   int fd = socket_of(AF_INET), on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* what is said is heard now */
@@ -109,7 +109,7 @@ static inline bool is_calling(int listener) {
   return fd >= 0;
 }
 
-static void say_bytes(int fd, const char *bytes, size_t length) {
+static inline void say_bytes(int fd, const char *bytes, size_t length) {
   uint64_t end = now_ms() + WAIT_MS;
   while (length) {
     ssize_t n = send(fd, bytes, length, MSG_NOSIGNAL);
@@ -124,10 +124,10 @@ static void say_bytes(int fd, const char *bytes, size_t length) {
   }
 }
 
-static void say(int fd, const char *text) { say_bytes(fd, text, strlen(text)); }
+static inline void say(int fd, const char *text) { say_bytes(fd, text, strlen(text)); }
 
 /* Reads what is there: > 0 bytes, 0 nothing yet, -1 the other side has closed. */
-static int hear_some(int fd) {
+static inline int hear_some(int fd) {
   ssize_t n = recv(fd, heard + heard_length, HEAR_MAX - heard_length, 0);
   if (n > 0) {
     heard_length += (size_t)n;
@@ -137,10 +137,10 @@ static int hear_some(int fd) {
   return n < 0 && (errno == EAGAIN || errno == EINPROGRESS || errno == ENOTCONN) ? 0 : -1;
 }
 
-static void hear_nothing_yet(void) { heard[heard_length = 0] = '\0'; }
+static inline void hear_nothing_yet(void) { heard[heard_length = 0] = '\0'; }
 
 /* Hears until what was heard ends with the text. */
-static const char *hear(int fd, const char *ending) {
+static inline const char *hear(int fd, const char *ending) {
   size_t n = strlen(ending);
   uint64_t end = now_ms() + WAIT_MS;
   hear_nothing_yet();
@@ -168,7 +168,7 @@ static inline const char *hear_message(int fd, size_t length) {
 }
 
 /* Hears until the other side closes. */
-static const char *hear_all(int fd) {
+static inline const char *hear_all(int fd) {
   uint64_t end = now_ms() + WAIT_MS;
   hear_nothing_yet();
   for (int got; (got = hear_some(fd)) >= 0;) {
@@ -179,7 +179,7 @@ static const char *hear_all(int fd) {
 }
 
 /* Hears nothing, for that long. */
-static void hear_silence(int fd, uint64_t ms) {
+static inline void hear_silence(int fd, uint64_t ms) {
   hear_nothing_yet();
   for (uint64_t end = now_ms() + ms; now_ms() < end;) {
     turn();
@@ -187,21 +187,21 @@ static void hear_silence(int fd, uint64_t ms) {
   }
 }
 
-static void assert_begins(const char *text, const char *beginning) {
+static inline void assert_begins(const char *text, const char *beginning) {
   if (strncmp(text, beginning, strlen(beginning))) {
     fail_msg("expected \"%s\", got: %s", beginning, text);
   }
 }
 
-static void assert_holds(const char *text, const char *part) {
+static inline void assert_holds(const char *text, const char *part) {
   if (!strstr(text, part)) fail_msg("expected \"%s\" in: %s", part, text);
 }
 
-static void assert_lacks(const char *text, const char *part) {
+static inline void assert_lacks(const char *text, const char *part) {
   if (strcasestr(text, part)) fail_msg("did not expect \"%s\" in: %s", part, text);
 }
 
-static int count_of(const char *text, const char *part) {
+static inline int count_of(const char *text, const char *part) {
   int n = 0;
   for (const char *p = text; (p = strstr(p, part)); p += strlen(part)) n++;
   return n;
@@ -209,20 +209,20 @@ static int count_of(const char *text, const char *part) {
 
 /* ---- Setting up ------------------------------------------------------------------------------ */
 
-static int loop_open(void **state) {
+static inline int loop_open(void **state) {
   (void)state;
   signal(SIGPIPE, SIG_IGN);
   return uv_loop_init(&loop) || uv_timer_init(&loop, &tick);
 }
 
 /* Whatever a test opened has to be closed: no handle may be left. */
-static void on_walk(uv_handle_t *handle, void *data) {
+static inline void on_walk(uv_handle_t *handle, void *data) {
   if (uv_is_closing(handle)) return;
   (*(int *)data)++;
   uv_close(handle, NULL);
 }
 
-static int loop_close(void **state) {
+static inline int loop_close(void **state) {
   int left = 0;
   (void)state;
   uv_close((uv_handle_t *)&tick, NULL);

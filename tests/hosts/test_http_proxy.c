@@ -374,8 +374,7 @@ static void test_malformed_answers(void **state) {
       "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nhi",
       "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 2\r\n\r\nhi",
       "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
-      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: "
-      "chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
       "HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nhi",
       "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\nhi",
