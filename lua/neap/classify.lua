@@ -14,7 +14,7 @@
 local retry_after = require "neap.retry_after"
 local suggest = require "neap.suggest"
 
-local type, rawget, find, match = type, rawget, string.find, string.match
+local type, rawget, find, match, sub = type, rawget, string.find, string.match, string.sub
 local tonumber, upper = tonumber, string.upper
 
 ---@alias neap.Outcome.classified
@@ -26,7 +26,8 @@ local tonumber, upper = tonumber, string.upper
 ---@overload fun(call: neap.Call): neap.Outcome.classified, string?, integer?
 
 local DEEPEST_CAUSE = 16
-local BODY_LOOKED_AT = 4096
+local MOST_KINDS, LONGEST_KIND = 100, 100
+local TEXT_LOOKED_AT = 4096 -- bytes, of an error's text or a body
 
 local made = setmetatable({}, { __mode = "k" })
 
@@ -133,7 +134,7 @@ end
 local function body_code(body)
   if type(body) ~= "string" then return nil end
   local at = find(body, '"errorCode"', 1, true)
-  if not at or at > BODY_LOOKED_AT then return nil end
+  if not at or at > TEXT_LOOKED_AT then return nil end
   return match(body, '^"errorCode"%s*:%s*"([%u_]+)"', at)
 end
 
@@ -160,7 +161,7 @@ end
 --- Whether one link of an error's chain is of that kind: a table says so in kind, code, name or
 --- type; a text contains it.
 local function is_kind(err, kind)
-  if type(err) == "string" then return find(err, kind, 1, true) ~= nil end
+  if type(err) == "string" then return find(sub(err, 1, TEXT_LOOKED_AT), kind, 1, true) ~= nil end
   if type(err) ~= "table" then return err == kind end
   return rawget(err, "kind") == kind or rawget(err, "code") == kind or rawget(err, "name") == kind
     or rawget(err, "type") == kind
@@ -194,7 +195,9 @@ local function check_lists(lists)
       error(("classify.errors: %s must be a list of kinds, not a %s"):format(key, type(kinds)), 3)
     end
     for i, kind in ipairs(kinds) do
-      if type(kind) ~= "string" or kind == "" then
+      if i > MOST_KINDS then
+        error(("classify.errors: %s has more than %d kinds"):format(key, MOST_KINDS), 3)
+      elseif type(kind) ~= "string" or kind == "" or #kind > LONGEST_KIND then
         error(("classify.errors: %s[%d] must be the name of a kind"):format(key, i), 3)
       end
       copy[key][i] = kind

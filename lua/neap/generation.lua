@@ -17,6 +17,7 @@ local generation = {}
 local run, shown = core.run, problem.shown
 local OUTCOMES = { success = true, failure = true, neutral = true }
 local ENDS_IN = { close = true, open = true }
+local LONGEST_REASON = 200
 local YEAR_MS = 365 * 24 * 60 * 60 * 1000
 
 -- ---- Functions --------------------------------------------------------------------------------
@@ -52,6 +53,7 @@ end
 local function judged(call, ok, outcome, reason, retry_ms)
   if ok and OUTCOMES[outcome] and (reason == nil or type(reason) == "string") then
     outcome = outcome_of(outcome, call)
+    if reason then reason = reason:sub(1, LONGEST_REASON) end
     if retry_ms == nil then return outcome, reason end
     if type(retry_ms) == "number" then return outcome, reason, whole_ms(retry_ms) end
   end

@@ -14,7 +14,9 @@ local stages = {}
 
 local run = core.run
 local shown = problem.shown
-local DEEPEST, MOST_VALUES, MOST_STAGES = 32, 10000, 100
+local DEEPEST, MOST_VALUES, MOST_BYTES = 32, 10000, 1024 * 1024 -- of an answer
+local MOST_STAGES, LONGEST_KEY = 100, 1024
+local TOO_LARGE = "is too large"
 local NO_STAGE = "%s is no stage: write fallback.last_good { ... }, fallback.default(...), "
   .. "fallback.fail { ... }, fallback.guard(...) or a function"
 
@@ -68,29 +70,39 @@ end
 
 -- ---- Values -----------------------------------------------------------------------------------
 
---- A copy of a value that nobody else holds: data only.  Raises what is wrong with it.
-local function copy_of(value, depth)
+--- Why a value cannot be an answer, or nil.  It is weighed as what it would be written out: a table
+--- that is in it twice counts twice, or a few tables could stand for billions.  A metatable of the
+--- policy's is a fault: what it says would run unbounded.
+---@param is_own fun(value: any): boolean whether its metatable is the policy's
+local function answer_fault(value, is_own, sum, depth)
+  local kind = type(value)
+  if kind == "string" then sum.bytes = sum.bytes + #value end
+  if kind ~= "table" then return sum.bytes > MOST_BYTES and TOO_LARGE or nil end
+  if is_own(value) then return "has a metatable: only data can be an answer" end
+  if depth > DEEPEST then return "is nested too deeply, or contains itself" end
+  for key, part in next, value do
+    sum.values = sum.values + 1
+    if sum.values > MOST_VALUES then return TOO_LARGE end
+    local fault = answer_fault(key, is_own, sum, depth + 1)
+      or answer_fault(part, is_own, sum, depth + 1)
+    if fault then return fault end
+  end
+end
+
+local function weighed(value, is_own)
+  return answer_fault(value, is_own, { values = 0, bytes = 0 }, 1)
+end
+
+--- A copy of a value that nobody else holds: data only, weighed before.  Raises what is wrong.
+local function copy_of(value)
   local kind = type(value)
   if kind == "function" or kind == "thread" or kind == "userdata" then
     error(("has a %s in it: only data can be a default"):format(kind), 0)
   end
   if kind ~= "table" then return value end
-  if depth > DEEPEST then error("is nested too deeply, or contains itself", 0) end
   local copy = {}
-  for key, part in next, value do copy[copy_of(key, depth + 1)] = copy_of(part, depth + 1) end
+  for key, part in next, value do copy[copy_of(key)] = copy_of(part) end
   return copy
-end
-
---- Whether a metatable of the policy's is anywhere in an answer: what it says would run unbounded.
-local function has_metatable(value, is_own, seen, depth)
-  if type(value) ~= "table" or seen[value] then return false end
-  if is_own(value) or depth > DEEPEST or seen.count > MOST_VALUES then return true end
-  seen[value], seen.count = true, seen.count + 1
-  for key, part in next, value do
-    if type(part) == "table" and has_metatable(part, is_own, seen, depth + 1) then return true end
-    if type(key) == "table" and has_metatable(key, is_own, seen, depth + 1) then return true end
-  end
-  return false
 end
 
 --- A function of the policy's as a stage runs it.
@@ -101,9 +113,8 @@ local function budgeted(box, f, is_own)
       if kind == "condemned" then f = nil end
       return nil, value
     end
-    if type(value) == "table" and has_metatable(value, is_own, { count = 0 }, 1) then
-      return nil, "its answer has a metatable, or is too large: only data can be an answer"
-    end
+    local fault = weighed(value, is_own)
+    if fault then return nil, "its answer " .. fault end
     return value
   end
 end
@@ -114,6 +125,9 @@ local function budgeted_key(box, f)
     if not ok then
       if kind == "condemned" then f = nil end
       return nil, value
+    end
+    if type(value) == "string" and #value > LONGEST_KEY then
+      return nil, ("answered a text of more than %d bytes"):format(LONGEST_KEY)
     end
     if value == nil or type(value) == "string" or type(value) == "number" then return value end
     return nil, ("answered %s, not a text"):format(shown(value))
@@ -127,7 +141,7 @@ local function is_status(value)
 end
 
 --- Why a default of that shape would be no HTTP answer, or nil: it is one, or is not meant as one.
-local function answer_fault(value)
+local function http_fault(value)
   if type(value) ~= "table" or value.status == nil and value.body == nil then return nil end
   for key in next, value do
     if key ~= "status" and key ~= "headers" and key ~= "body" then return nil end
@@ -142,16 +156,24 @@ local function answer_fault(value)
   end
 end
 
+--- A copy of a default's value; or nil and why it cannot be one.
+local function checked_copy(value, is_own)
+  local fault = weighed(value, is_own)
+  if fault then return nil, fault end
+  local ok, copy = pcall(copy_of, value)
+  if not ok then return nil, copy end
+  return copy, http_fault(copy)
+end
+
 local function new_default(path, options, sandbox, report)
   local value = options.value
   if type(value) == "function" then
     return budgeted(sandbox.box, value, sandbox.is_own_metatable), "a function"
   end
-  local ok, copy = pcall(copy_of, value, 1)
-  local fault = not ok and copy or answer_fault(copy)
+  local copy, fault = checked_copy(value, sandbox.is_own_metatable)
   if fault then report(path, value, "fallback.default: " .. fault) end
   if type(copy) ~= "table" then return function() return copy end, copy end
-  return function() return copy_of(copy, 1) end, copy
+  return function() return copy_of(copy) end, copy
 end
 
 --- The stage that a token stands for, and how it is shown.

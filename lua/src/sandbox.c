@@ -14,6 +14,7 @@
 #define RESULTS  4   /* the most that a decision answers */
 #define STACK    40  /* slots kept free on the coroutine */
 #define FAULT    400 /* bytes of a fault's text */
+#define REASON   200 /* ... of a reason; a longer one is not answered as it is */
 
 static _Thread_local neap__box *running; /* the box whose decision this thread runs */
 static const char overrun_tag;           /* its address is raised: needs no memory */
@@ -244,11 +245,13 @@ static int l_run(lua_State *L) {
 /* The last two only keep the strings that the box points to. */
 enum { C_BOX = 1, C_FUNCTION, C_OTHERWISE, C_SUCCESS, C_NEUTRAL, C_COUNT = C_NEUTRAL };
 
-/* Whether what is on `co` says "success" or "neutral", perhaps with a reason: short strings are the
- * same if their addresses are. */
+/* Whether what is on `co` says "success" or "neutral", perhaps with a short reason: short strings
+ * are the same if their addresses are. */
 static bool is_plain_verdict(const neap__box *b, lua_State *co, int results) {
   if (results < 1 || results > 2) return false;
-  if (results == 2 && !lua_isnil(co, -1) && lua_type(co, -1) != LUA_TSTRING) return false;
+  if (results == 2 && !lua_isnil(co, -1) &&
+      (lua_type(co, -1) != LUA_TSTRING || lua_rawlen(co, -1) > REASON))
+    return false;
   if (lua_type(co, -results) != LUA_TSTRING) return false;
   const char *outcome = lua_tostring(co, -results);
   return outcome == b->success || outcome == b->neutral;

@@ -277,6 +277,9 @@ describe("lists of error kinds", function()
     { '{ record = "X" }', "record must be a list of kinds, not a string" },
     { "{ record = { 5 } }", "record[1] must be the name of a kind" },
     { '{ ignore = { "" } }', "ignore[1] must be the name of a kind" },
+    { '{ ignore = { ("x"):rep(101) } }', "ignore[1] must be the name of a kind" },
+    { '{ ignore = (function() local t = {} for i = 1, 101 do t[i] = "x" end return t end)() }',
+      "ignore has more than 100 kinds" },
   } do
     it("are checked: " .. case[1], function()
       local text = 'return {\nname = "x",\nclassify = classify.errors(%s) }'

@@ -398,6 +398,16 @@ describe("a classify of the policy's", function()
     assert.same({ "failure", "quota", 3600000 }, { p.classify { now = true } })
   end)
 
+  it("keeps two hundred bytes of its reason", function()
+    for _, outcome in ipairs { "success", "neutral", "failure" } do
+      local p = fixture.classifier(("return %q, ('x'):rep(call.now)"):format(outcome))
+      for n, kept in pairs { [0] = 0, [200] = 200, [201] = 200, [100000] = 200 } do
+        local got, reason, _, fault = p.classify { now = n }
+        assert.same({ outcome, kept, nil }, { got, #reason, fault })
+      end
+    end
+  end)
+
   for _, case in ipairs {
     { "-1", -1 }, { "0", 0 }, { "0/0", -1 }, { "1/0", -1 }, { "-1/0", -1 }, { "10^12", -1 },
       { "1.5", 1 },
@@ -582,7 +592,7 @@ describe("a fallback stage", function()
     local function outcome(i) return { p.stages[i].run {} } end
     assert.same({ nil, "policies/x.lua:5: boom" }, outcome(1))
     assert.same({ nil, "took more than its 100000 steps" }, outcome(2))
-    local fault = "its answer has a metatable, or is too large: only data can be an answer"
+    local fault = "its answer has a metatable: only data can be an answer"
     assert.same({ nil, fault }, outcome(3))
     assert.same({ nil, fault }, outcome(4))
     assert.same({ nil, "answered a table, not a text" }, { p.stages[5].key {} })
@@ -597,13 +607,38 @@ describe("a fallback stage", function()
           return t
         end,
         function() local t = {} t.t = t return t end,
-        function() local t = {} for i = 1, 11000 do t[i] = {} end return t end,
+        function() local t = {} for i = 1, 11000 do t[i] = i end return t end,
+        function() local t = {} for _ = 1, 30 do t = { t, t } end return t end,
+        function() local s, t = ("x"):rep(10000), {} for i = 1, 200 do t[i] = s end return t end,
+        function() return ("x"):rep(300000) end,
       },
     ]]
-    assert.is_table((p.stages[1].run { depth = 30 }))
-    assert.is_nil((p.stages[1].run { depth = 40 }))
-    assert.is_table((p.stages[2].run {}))
-    assert.is_nil((p.stages[3].run {}))
+    local function fault_of(i, call) return (select(2, p.stages[i].run(call or {}))) end
+    assert.is_nil(fault_of(1, { depth = 30 }))
+    assert.equal("its answer is nested too deeply, or contains itself", fault_of(1, { depth = 40 }))
+    assert.equal("its answer is nested too deeply, or contains itself", fault_of(2))
+    assert.equal("its answer is too large", fault_of(3))
+    assert.equal("its answer is too large", fault_of(4))
+    assert.equal("its answer is too large", fault_of(5))
+    assert.is_nil(fault_of(6))
+  end)
+
+  it("may have a default in which a table is twice, but not a billion times", function()
+    local text = "fallback = { fallback.default((function() local t = { 1 } for _ = 1, %d do "
+      .. "t = { t, t } end return t end)()) },"
+    assert.same({ { 1 }, { 1 } }, fixture.load(text:format(1)).stages[1].run {})
+    local p, err = fixture.parse(text:format(30))
+    assert.is_nil(p)
+    assert.equal("fallback.default: is too large", err.message)
+  end)
+
+  it("has keys of at most a kilobyte", function()
+    local p = load [[
+      fallback = { fallback.last_good { key = function(c) return ("x"):rep(c.n) end } },
+    ]]
+    assert.equal(1024, #p.stages[1].key { n = 1024 })
+    local _, fault = p.stages[1].key { n = 1025 }
+    assert.equal("answered a text of more than 1024 bytes", fault)
   end)
 
   it("may answer what the host gave it, with the host's metatable", function()
@@ -620,6 +655,8 @@ describe("a fallback stage", function()
     { "fallback.default(nil)",                    "fallback[1]", "^value is missing: The answer" },
     { "fallback.default(print or nil)",           nil,
       "print is not available to a policy" },
+    { "fallback.default(setmetatable({}, {}))",   "fallback[1]",
+      "^fallback.default: has a metatable: only data can be an answer$" },
     { "fallback.default { f = type }",            "fallback[1]",
       "has a function in it: only data can be a default$" },
     { "fallback.default { status = 99 }",         "fallback[1]",
