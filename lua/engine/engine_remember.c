@@ -132,7 +132,11 @@ static bool is_just_kept(neap_guard *g, const char *key, size_t key_length,
   if (request) {
     if (request->method) identity = mix(identity, request->method, strlen(request->method));
     identity = mix(identity, request->target, request->target ? request->target_length : 0);
-    identity = mix_headers(identity, request->headers, request->header_count);
+    for (size_t i = 0; i < request->header_count; i++) {
+      const neap_header *h = &request->headers[i];
+      if (g->has_keys || which_telling(h->name, h->name_length) < TELLING)
+        identity = mix_headers(identity, h, 1);
+    }
     identity = mix(identity, request->body, request->body ? request->body_length : 0);
   }
   uint64_t content =

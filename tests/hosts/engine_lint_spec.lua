@@ -1,4 +1,4 @@
---- B173: whatever can raise in the engine's C is inside a protected call.
+--- B173, B190: whatever can raise in the engine's C is inside a protected call.
 --
 -- In lua/engine/engine*.c a function that Lua calls, or that such a function calls, takes the
 -- lua_State (or a buffer on it) as its first argument, and may raise.  All others are called by the
@@ -40,7 +40,7 @@ end
 describe("the engine's C", function()
   local count = 0
   for _, file in ipairs(FILES) do
-    it("raises only under a protected call: " .. file, function()
+    it("raises only under a protected call (B173, B190): " .. file, function()
       local handle = assert(io.open(ROOT .. "/lua/engine/" .. file))
       local text = handle:read("a")
       handle:close()

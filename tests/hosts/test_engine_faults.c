@@ -283,6 +283,7 @@ static void belongs_to_one_thread(void **state) {
 #endif
 }
 
+/* B188. */
 static void takes_a_great_many_headers(void **state) {
   enum { MANY = 1000 };
   fixture *f = *state;
