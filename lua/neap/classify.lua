@@ -272,6 +272,8 @@ classify.new = new
 
 local DATA = { string = true, boolean = true, number = true }
 
+-- All of this is read raw: it is not in a box, and a metatable of the policy's might do anything.
+
 --- The fields of a classifier and of the tables in it, copied; nil if there is more to them.
 local function data_of(fields, is_inner)
   local copy = {}
@@ -293,12 +295,26 @@ local function sealed_library(library)
   local copy = new()
   for _, name in ipairs(NAMES) do
     if rawget(library, name) ~= originals[library][name] then return nil end
-    local fields = data_of(library[name])
+    local fields = data_of(rawget(library, name))
     if not fields then return nil end
     for key in next, copy[name] do copy[name][key] = nil end
     for key, value in next, fields do copy[name][key] = value end
   end
   return copy
+end
+
+---@param fields table a classifier's
+---@return table|nil
+function classify.data_of(fields) return data_of(fields) end
+
+--- Under which name a library has a classifier, or nil.
+---@param library table as of classify.new()
+---@param value any
+---@return string|nil
+function classify.name_of(library, value)
+  for _, name in ipairs(NAMES) do
+    if rawequal(rawget(library, name), value) then return name end
+  end
 end
 
 --- The same classifier with tables that nobody can change any more; nil if `value` is none of
@@ -310,9 +326,8 @@ function classify.sealed(library, value)
   if not made[value] then return nil end
   local copy = sealed_library(library)
   if not copy then return nil end
-  for _, name in ipairs(NAMES) do
-    if library[name] == value then return copy[name] end
-  end
+  local name = classify.name_of(library, value)
+  if name then return copy[name] end
   local lists = data_of(value)
   return lists and lists.record and lists.ignore and copy.errors(lists) or nil
 end
@@ -333,7 +348,7 @@ end
 ---@return boolean
 function classify.is_changed(library)
   for _, name in ipairs(NAMES) do
-    if not is_same(library[name], classify[name]) then return true end
+    if not is_same(rawget(library, name), classify[name]) then return true end
   end
   return false
 end

@@ -95,11 +95,9 @@ end
 --- How a classifier is shown: by its name in the library, by its lists, or as a function.
 local function shown_classifier(value, library)
   if value == nil then return "classify.default" end
-  for name, one in pairs(library) do
-    if one == value and type(one) == "table" then return "classify." .. name end
-  end
-  if type(value) == "table" then return { record = value.record, ignore = value.ignore } end
-  return "a function"
+  local name = classify.name_of(library, value)
+  if name then return "classify." .. name end
+  return type(value) == "table" and classify.data_of(value) or "a function"
 end
 
 local function put(config, key, value)

@@ -31,7 +31,7 @@ local function copy_of(value, path, depth)
   return copy
 end
 
---- A copy that the policy may do with as it likes.
+--- A copy that shares nothing with what was given.
 ---@param params any
 ---@return table|nil copy, { key: string, message: string }|nil fault
 function parameters.copy(params)

@@ -32,7 +32,7 @@ local shown = problem.shown
 ---@field given table<string, true> the keys that the file sets itself, by their paths
 ---@field timeout_ms? integer
 ---@field mode string
----@field params table as the policy saw them: a copy
+---@field params table a copy of what was given
 ---@field warnings string[] what is allowed but hardly was meant
 ---@field stages neap.Stage[] the fallback chain, in order
 ---@field fallback_on table<string, boolean> the causes that make it answer
@@ -75,9 +75,11 @@ end
 
 --- Where problems are collected: report(key, value, format, ...), with lines from the text.
 local function new_report(path, text)
-  local found, return_line = lines.of(text)
-  local problems = {}
-  local function line_of(key) return lines.nearest(found, key, return_line) end
+  local problems, found, return_line = {}, nil, nil
+  local function line_of(key)
+    if not found then found, return_line = lines.of(text) end
+    return lines.nearest(found, key, return_line)
+  end
   local function report(key, value, message, ...)
     if select("#", ...) > 0 then message = message:format(...) end
     problems[#problems + 1] = problem.new {
@@ -106,13 +108,17 @@ local function new_parts(path, options)
   local library, noted = stages.library()
   local own_classify = classify.new()
   return {
-    path = path, params = params, noted = noted, library = own_classify,
+    path = path, params = params, params_text = parameters.text(params),
+    noted = noted, library = own_classify,
     default = own_classify.default, -- as it is now: the policy may put something else there
     sandbox = sandbox.new {
       root = options.root or path:match("^(.*)/[^/]*$") or ".",
       read = options.read or read_file,
       budget = options.budget,
-      globals = { classify = own_classify, fallback = library, params = params },
+      globals = {
+        classify = own_classify, fallback = library,
+        params = parameters.copy(params), -- which the policy may change
+      },
     },
   }
 end
@@ -135,7 +141,7 @@ local function hash_of(text, parts)
     texts[#texts + 1] = source.path
     texts[#texts + 1] = source.text
   end
-  texts[#texts + 1] = parameters.text(parts.params)
+  texts[#texts + 1] = parts.params_text
   return core.fingerprint(table.unpack(texts))
 end
 

@@ -220,14 +220,14 @@ function stages.of(list, noted, sandbox, report)
   local made, as_shown, n = {}, {}, 0
   for key in next, list do
     if type(key) ~= "number" or key % 1 ~= 0 or key < 1 then
-      report(("fallback[%s]"):format(shown(key)), list[key], "is no place in a list of stages")
+      report(("fallback[%s]"):format(shown(key)), nil, "is no place in a list of stages")
     elseif key > n then
       n = key
     end
   end
   if n > MOST_STAGES then report("fallback", nil, "has more than %d stages", MOST_STAGES) end
   for i = 1, math.min(n, MOST_STAGES) do
-    local value, path = list[i], ("fallback[%d]"):format(i)
+    local value, path = rawget(list, i), ("fallback[%d]"):format(i)
     if value == nil then
       report(path, nil, "is nil: a stage is missing; is what stands there defined?")
     elseif type(value) == "function" then

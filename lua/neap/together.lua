@@ -47,7 +47,8 @@ local function check_window(v, report)
 end
 
 local function check_trip(v, given, report)
-  if type(rawget(given, "trip")) == "table" and not has_rule(given.trip) then
+  local trip = rawget(given, "trip")
+  if type(trip) == "table" and not has_rule(trip) then
     report("trip", nil, NO_RULE)
   end
   if v["trip.slow_rate"] and not v["trip.slow_call_ms"] then

@@ -10,7 +10,8 @@ local suggest = require "neap.suggest"
 
 local validate = {}
 
-local shown = problem.shown
+local shown, rawlen = problem.shown, rawlen or function(t) return #t end
+local MOST_UNKNOWN, MOST_CAUSES = 50, 20
 
 ---@alias neap.report fun(key: string, value: any, format: string, ...: any)
 
@@ -132,13 +133,14 @@ local function key_in(section, name)
   return section == "" and name or section .. "." .. name
 end
 
---- Reports the keys of a table that are not in `known`, in a fixed order.
+--- Reports the keys of a table that are not in `known`, in a fixed order; not more than so many.
 local function report_unknown(section, given, known, report, is_policy)
   local names = {}
   for name in next, given do
     if not is_in(known, name) then names[#names + 1] = name end
+    if #names >= MOST_UNKNOWN then break end
   end
-  table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+  table.sort(names, function(a, b) return shown(a) < shown(b) end)
   for _, name in ipairs(names) do
     local value = rawget(given, name)
     report(key_in(section, name), value, unknown(is_policy and section or nil, name, value, known))
@@ -186,6 +188,13 @@ local function at(given, key)
   if type(section) == "table" then return rawget(section, name) end
 end
 
+--- A list of texts, read raw: what its metatable does would not be bounded here.
+local function raw_list(list)
+  local copy = {}
+  for i = 1, math.min(rawlen(list), MOST_CAUSES) do copy[i] = rawget(list, i) end
+  return copy
+end
+
 --- The values given, by the key's path; those that are wrong are reported and left out.
 ---@param given table
 ---@param report neap.report
@@ -199,6 +208,7 @@ function validate.values(given, report)
       if spec.required then report(spec.key, nil, "is missing: " .. spec.doc) end
     else
       local fault = validate.fault(spec, value)
+      if not fault and spec.kind == "causes" then value = raw_list(value) end
       if fault then report(spec.key, value, fault) else values[spec.key] = value end
     end
   end

@@ -57,6 +57,76 @@ describe("a hostile classify", function()
     end
   end)
 
+  describe("returned table", function()
+    -- What is looked at when the file has run is outside of the box: it must be read raw.
+    local before = [[
+      local function loop() while true do end end
+      local mt = { __index = loop, __newindex = loop, __len = loop, __pairs = loop, __eq = loop,
+        __lt = loop, __le = loop, __concat = loop, __call = loop, __tostring = loop,
+          __name = "evil" }
+      local function evil(t) return setmetatable(t, mt) end
+    ]]
+    for _, case in ipairs {
+      { "evil { @ }", true },
+      { "evil {}", false },
+      { "{ name = 'x', trip = evil { failures = 5 } }", true },
+      { "{ name = 'x', trip = evil {} }", false },
+      { "{ name = 'x', trip = { failures = evil {} } }", false },
+      { "{ name = evil {}, trip = { failures = 5 } }", false },
+      { "{ @, [evil {}] = 1, [evil {}] = 2 }", false },
+      { "{ name = 'x', trip = { failures = 5, [evil {}] = 1, [evil {}] = 2 } }", false },
+      { "{ @, window = evil {}, open = evil {} }", true },
+      { "{ @, mode = evil {} }", false },
+      { "{ @, timeout_ms = evil {} }", false },
+      { "{ @, classify = evil {} }", false },
+      { "{ @, fallback_on = evil { 'refused' }, fallback = evil {} }", true },
+      { "{ @, fallback_on = { evil {} } }", false },
+      { "{ @, fallback = evil { [3] = type } }", false },
+      { "{ @, fallback = { evil {} } }", false },
+      { "{ @, fallback = { fallback.last_good(evil {}) } }", true },
+      { "{ @, fallback = { fallback.fail(evil { [evil {}] = 1 }) } }", false },
+      { "{ @, fallback = { fallback.default(evil {}) } }", false },
+      { "{ @, fallback = { fallback.default { a = evil {} } } }", false },
+      { "{ @, fallback = { fallback.default { [evil {}] = 1 } } }", false },
+      { "(function() setmetatable(classify, mt) classify.http = nil "
+        .. "return { @ } end)()", true },
+      { "(function() classify.http.status = evil {} classify.grpc.code = evil {} "
+        .. "return { @, classify = classify.http } end)()",
+          true },
+      { "(function() local c = classify.errors {} c.record = evil {} "
+        .. "return { @, classify = c } end)()", true },
+      { "(function() params.params = params params[1] = evil {} "
+        .. "return { @ } end)()", true },
+      { "(function() setmetatable(fallback, nil) end)()", false },
+      { "(function() local t = {} for i = 1, 100000 do t[i] = i end return t end)()", false },
+      { "(function() local t = {} for i = 1, 50000 do t['key' .. i] = i end return t end)()",
+        false },
+      { "(function() local t = {} for i = 1, 100000 do t[i] = type end "
+        .. "return { @, fallback = t } end)()", false },
+    } do
+      it("is read raw: " .. case[1]:sub(1, 90), function()
+        local clock = os.clock()
+        local text = before .. "return " .. case[1]:gsub("@", "name = 'x', trip = { failures = 5 }")
+        local p, err = policy.parse(text, "x.lua", { params = { a = 1 }, budget = BUDGET })
+        assert.is_true(os.clock() - clock < 2 * BOUND)
+        assert.equal(case[2], p ~= nil, tostring(err))
+        if p then
+          -- What is shown of it is data.
+          local function walk(value)
+            if type(value) ~= "table" then return end
+            assert.is_nil(getmetatable(value))
+            for key, part in next, value do walk(key) walk(part) end
+          end
+          walk(p.config)
+          walk(p.params)
+        else
+          assert.is_true(#err.all <= 200)
+          assert.is_true(#tostring(err) < 20000)
+        end
+      end)
+    end
+  end)
+
   it("that is nested too deeply does not call the host's message handler", function()
     local called = false
     assert.is_true(xpcall(function()

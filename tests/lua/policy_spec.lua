@@ -215,7 +215,8 @@ describe("params", function()
       { params = params })
     assert.equal(7, p.rules:numbers().failures)
     assert.same({ 1, 2 }, params.list)
-    assert.equal(9, p.params.list[1])
+    assert.same({ 1, 2 }, p.params.list)
+    assert.same({ 1, 2 }, p.config.params.list)
   end)
 
   for _, case in ipairs {
