@@ -60,7 +60,8 @@ static const char script[] =
     "local guard = require 'neap.guard'\n"
     "local fixture = require 'tests.lua.fixture'\n"
     "local ok, bad = fixture.ok, fixture.bad\n"
-    "local g, now\n"
+    "local policy = require 'neap.policy'\n"
+    "local g, now, boxed\n"
     "local trip = function(s) return s.failure > 1000 end\n"
     "local stages = {\n"
     "  { kind = 'last_good', max_age_ms = 60000, max_entries = 10, max_bytes = 100000 },\n"
@@ -81,10 +82,22 @@ static const char script[] =
     "local S = {}\n"
     "function S.setup()\n"
     "  g, now = new()\n"
+    "  boxed = guard.new(assert(policy.parse([[return {\n"
+    "    name = 'boxed', trip = { consecutive_failures = 3 },\n"
+    "    classify = function(call)\n"
+    "      if call.result == 'neutral' then return 'neutral', 'a' .. tostring(call.args) end\n"
+    "      if call.result == 'wrong' then error('wrong') end\n"
+    "      return 'success'\n"
+    "    end }]], 'boxed.lua')), { log = function() end })\n"
     "  g.events:on(function(e) return e.from .. e.to .. e.epoch end)\n"
     "end\n"
     "function S.make() new { panel = core.panel(4) } end\n"
     "function S.call() g:call(ok, 'a', 'b') g:call(bad, 'a', 'b') pcall(g.call, g, error, {}) end\n"
+    "function S.classified()\n"
+    "  boxed:call(ok, 'x')\n"
+    "  boxed:call(function() return 'neutral' end, {})\n"
+    "  boxed:call(function() return 'wrong' end, {})\n"
+    "end\n"
     "function S.open() for _ = 1, 3 do g:call(bad) end g:call(ok) g:reset() end\n"
     "function S.probe() half_open() g:call(ok, 'x') g:call(bad) end\n"
     "function S.probe_raises() half_open() pcall(g.call, g, error, {}) end\n"
@@ -128,6 +141,9 @@ static const char script[] =
     "  g:reset()\n"
     "  assert(g:call(ok) == 'ok')\n"
     "  assert(g:snapshot().state == 'closed')\n"
+    "  local before = boxed:snapshot().totals.success\n"
+    "  assert(boxed:call(ok) == 'ok')\n"
+    "  assert(boxed:snapshot().totals.success == before + 1)\n"
     "end\n"
     "return S\n";
 
@@ -178,8 +194,8 @@ static void each_place(const char *scenario, long fails) {
 }
 
 static const char *const scenarios[] = {
-    "make",  "call", "open", "probe", "probe_raises", "probe_waits",
-    "steps", "raw",  "keys", "adopt", "operate",      "rules",
+    "make",  "call", "classified", "open",  "probe",   "probe_raises", "probe_waits",
+    "steps", "raw",  "keys",       "adopt", "operate", "rules",
 };
 
 static void nothing_stays_taken_when_memory_runs_out_for_good(void **state) {
