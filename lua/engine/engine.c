@@ -66,6 +66,8 @@ static int l_renew(lua_State *L) {
   g->wants_body = g->classifies || flag(L, "remembers");
   g->remembers = flag(L, "remembers");
   g->has_keys = flag(L, "has_keys");
+  lua_getfield(L, 5, "same_ms");
+  g->same_ms = (uint32_t)lua_tointeger(L, -1);
   memset(g->kept, 0, sizeof g->kept);
   return 0;
 }

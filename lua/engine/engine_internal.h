@@ -40,8 +40,7 @@ typedef struct engine_kept {
   uint64_t identity, content; /* hashes */
   uint64_t at_ms;
 } engine_kept;
-#define ENGINE_KEPT    256
-#define ENGINE_KEPT_MS 250 /* for so long the same need not be remembered again */
+#define ENGINE_KEPT 256
 
 struct neap_guard {
   neap_engine *engine;
@@ -53,6 +52,7 @@ struct neap_guard {
   uint32_t causes; /* bits of neap_fallback_cause that ask the chain */
   engine_line *lines[ENGINE_BUCKETS];
   engine_kept kept[ENGINE_KEPT]; /* by hash of the identity */
+  uint32_t same_ms;              /* for so long the same answer need not be remembered again */
   bool classifies;               /* it has a classify of its own, */
   bool asks; /* or wants to see every call for another reason: a trip or decide function */
   bool wants_body;

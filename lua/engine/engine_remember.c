@@ -144,8 +144,7 @@ static bool is_just_kept(neap_guard *g, const char *key, size_t key_length,
   content = mix_headers(content, answer->headers, answer->header_count);
   uint64_t now_ms = engine_now_ms(g->engine);
   engine_kept *kept = &g->kept[identity % ENGINE_KEPT];
-  if (kept->identity == identity && kept->content == content &&
-      now_ms - kept->at_ms < ENGINE_KEPT_MS)
+  if (kept->identity == identity && kept->content == content && now_ms - kept->at_ms < g->same_ms)
     return true;
   *kept = (engine_kept){identity, content, now_ms};
   return false;

@@ -18,6 +18,7 @@ local engine = {
 }
 
 local CAUSES = { "refused", "timeout", "failure", "neutral", "success" } -- as neap_fallback_cause
+local SAME_MS = 250 -- an answer is not remembered again for so long, or a tenth of its life
 local REFUSED = { open = "open", half_open = "probes_busy" }
 
 local native -- what C gave: attach, renew, notify, log, now
@@ -80,11 +81,14 @@ local function renew(name)
   local flags = {
     classifies = of_policy.has_classify,
     asks = of_policy.trip ~= nil or of_policy.decide ~= nil,
+    same_ms = SAME_MS,
   }
   for _, stage in ipairs(of_policy.stages) do
     if stage.kind == "last_good" then
       flags.remembers = true
       flags.has_keys = flags.has_keys or stage.key ~= nil
+      local tenth_ms = (stage.max_age_ms or math.huge) / 10
+      if tenth_ms < flags.same_ms then flags.same_ms = math.floor(tenth_ms) end
     end
   end
   local causes = 0
@@ -157,11 +161,11 @@ end
 -- ---- Fallback ---------------------------------------------------------------------------------
 
 --- Adds what the breaker knows: why it refused, and when to ask again.
-local function consult(of_line, cause, call)
+local function consult(of_line, call)
   local rules, now_ms = of_line.guard.policy.rules, of_line.native:now()
   local next_ms = of_line.breaker:next_ms(rules, now_ms)
   if next_ms then call.retry_after_ms = next_ms - now_ms end
-  if cause ~= "refused" then return end
+  if call.cause ~= "refused" then return end
   call.ended_by = "refused"
   call.refused = REFUSED[of_line.breaker:state(rules, now_ms)] or "forced_open"
 end
@@ -169,8 +173,8 @@ end
 --- Asks the chain: an answer as engine_answer.c reads it | nil.
 function engine.fallback(of_guard, of_line, cause, call)
   call.cause, call.key = cause, of_line.key
-  consult(of_line, cause, call)
-  local answered, value, err, info = of_guard.chain:run(of_line, of_guard.policy, call)
+  local answered, value, err, info =
+    of_guard.chain:run(of_line, of_guard.policy, call, nil, consult)
   if not answered then return nil end
   if value == nil then
     return {

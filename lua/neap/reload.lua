@@ -183,20 +183,30 @@ end
 
 -- ---- Looking ----------------------------------------------------------------------------------
 
---- Adds files that have come to the watched directories, drops those that went before they loaded.
-local function refresh(self)
-  for _, directory in ipairs(self.directories) do
-    local names = self.files.list(directory) or {}
-    table.sort(names)
-    for _, name in ipairs(names) do
-      local path = join(directory, name)
-      if name:find("^[^.#].*%.lua$") and not self.by_path[path] then
-        local item = new_item(path)
-        self.by_path[path] = item
-        self.items[#self.items + 1] = item
-      end
+local function add_file(self, path)
+  if self.by_path[path] then return end
+  local item = new_item(path)
+  self.by_path[path] = item
+  self.items[#self.items + 1] = item
+end
+
+--- Adds what is new in a directory, but not what editors leave there.  Answers how many policy files
+--- it has.
+local function add_directory(self, directory)
+  local names, count = self.files.list(directory) or {}, 0
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if name:find("^[^.#].*%.lua$") then
+      add_file(self, join(directory, name))
+      count = count + 1
     end
   end
+  return count
+end
+
+--- Adds files that have come to the watched directories, drops those that went before they loaded.
+local function refresh(self)
+  for _, directory in ipairs(self.directories) do add_directory(self, directory) end
   for i = #self.items, 1, -1 do
     local item = self.items[i]
     if item.missing_ms and not item.policy then
@@ -306,19 +316,16 @@ end
 --- Finds the files: errors.
 local function find(self, paths)
   local errors = {}
+  if #paths == 0 then errors[1] = "no policy files or directories are given" end
   for _, path in ipairs(paths) do
     local names = self.files.list(path)
     if names then
       self.directories[#self.directories + 1] = path
-      local before = #self.items
-      refresh(self)
-      if #self.items == before then
+      if add_directory(self, path) == 0 then
         errors[#errors + 1] = path .. ": has no policy file (*.lua)"
       end
-    elseif not self.by_path[path] then
-      local item = new_item(path)
-      self.by_path[path] = item
-      self.items[#self.items + 1] = item
+    else
+      add_file(self, path)
     end
   end
   return errors

@@ -16,7 +16,7 @@ local function new_disk(texts)
     return text
   end
   function disk.list(path)
-    local names, prefix = {}, path .. "/"
+    local names, prefix = {}, path:gsub("/$", "") .. "/"
     for known in pairs(disk.texts) do
       local name = known:sub(1, #prefix) == prefix and known:sub(#prefix + 1)
       if name and not name:find("/") then names[#names + 1] = name end
@@ -129,7 +129,14 @@ describe("reload", function()
       assert.same({}, serving)
     end)
 
+    it("takes a file that is named twice, or beside its directory, once", function()
+      start({ ["p/x.lua"] = GOOD }, { paths = { "p/x.lua", "p", "p", "p/", "p/x.lua" } })
+      assert.equal(GOOD, serving.x.text)
+      assert.equal(1, #reloader:rows())
+    end)
+
     for _, case in ipairs {
+      { {}, { paths = {} }, "no policy files or directories are given" },
       { {}, { paths = { "p/x.lua" } }, "p/x.lua: No such file or directory" },
       { { ["p/x.lua"] = false }, { paths = { "p/x.lua" } }, "p/x.lua: Permission denied" },
       { { ["p/a.txt"] = "" }, { paths = { "p" } }, "p: has no policy file (*.lua)" },

@@ -288,6 +288,18 @@ static void keeps_the_newest_answer(void **state) {
   }
 }
 
+static void keeps_what_does_not_live_long_as_often_as_needed(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 100 }");
+  neap_request request = get("/a");
+  neap_answer one = good("one");
+  for (int i = 0; i < 50; i++) {
+    neap_guard_remember(g, NULL, 0, &request, &one);
+    f->now_ms += 20;
+    assert_string_equal(ask(g, request), "one");
+  }
+}
+
 static void remembers_nothing_without_a_stage_for_it(void **state) {
   fixture *f = *state;
   neap_guard *g = open_guard(f, "fallback.default 'x'");
@@ -311,6 +323,7 @@ int main(void) {
       ENGINE_TEST(keeps_no_answer_to_a_range),
       ENGINE_TEST(lets_a_policy_choose_the_key),
       ENGINE_TEST(keeps_the_newest_answer),
+      ENGINE_TEST(keeps_what_does_not_live_long_as_often_as_needed),
       ENGINE_TEST(remembers_nothing_without_a_stage_for_it),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

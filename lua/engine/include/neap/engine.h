@@ -297,8 +297,8 @@ NEAP_API void neap_answer_free(neap_answer *answer);
  * a key function; then by what it returns.  Without one only answers to GET and HEAD are kept, and
  * none that says Cache-Control: no-store or private, or has a Set-Cookie.
  *
- * Effects: copies the answer, within the stage's max_entries and max_bytes; not again within 250 ms
- *          if it is the same. */
+ * Effects: copies the answer, within the stage's max_entries and max_bytes; if it is the same, not
+ *          again within 250 ms or a tenth of max_age_ms. */
 NEAP_API void neap_guard_remember(neap_guard *guard, const char *key, size_t key_length,
                                   const neap_request *request, const neap_answer *answer);
 
