@@ -190,8 +190,8 @@ local function add_file(self, path)
   self.items[#self.items + 1] = item
 end
 
---- Adds what is new in a directory, but not what editors leave there.  Answers how many policy files
---- it has.
+--- Adds what is new in a directory, but not what editors leave there.  Answers how many policy
+--- files it has.
 local function add_directory(self, directory)
   local names, count = self.files.list(directory) or {}, 0
   table.sort(names)
