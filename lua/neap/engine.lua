@@ -152,6 +152,12 @@ function engine.moved(of_line, moved)
   of_line.guard.events:deliver()
 end
 
+--- What the policy generation of that number says of a call, for C to record.
+function engine.classify(of_line, number, call)
+  call.key = of_line.key
+  return line.classify(of_line, number, call)
+end
+
 --- As guard:report; `call` makes some of its fields only when asked.
 function engine.report(of_line, permit, call)
   call.key = of_line.key

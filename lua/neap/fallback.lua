@@ -115,11 +115,10 @@ end
 --- Each answers "answered", value, info, err | "declined" | "failed", message.
 local ask = {}
 
-function ask.last_good(self, stage, line, call)
+function ask.last_good(self, stage, line, call, _, now_ms)
   local key = key_of(self, stage, line, call)
   if key == nil then return "declined" end
-  local value, age_ms = self.stores[stage]:get(key, line.native:now(),
-    stage.max_age_ms or UNBOUNDED)
+  local value, age_ms = self.stores[stage]:get(key, now_ms, stage.max_age_ms or UNBOUNDED)
   if age_ms == nil then return "declined" end
   return "answered", value, { source = "last_good", age_ms = age_ms }
 end
@@ -177,10 +176,10 @@ end
 
 --- Only a guard's calls wait for something, so only they are given up; all else is found out to be
 --- late when it ends.
-local function ask_in_time(self, stage, line, call, trail)
+local function ask_in_time(self, stage, line, call, trail, now_ms)
   local run = self.host.run
   if not (run and stage.timeout_ms and stage.kind == "guard") then
-    return ask[stage.kind](self, stage, line, call, trail)
+    return ask[stage.kind](self, stage, line, call, trail, now_ms)
   end
   local answer
   local in_time = run(stage.timeout_ms, function()
@@ -200,16 +199,29 @@ local function measure(self, ms)
   durations.sum_ms = durations.sum_ms + ms
 end
 
+local function count(self, stage, result, took_ms)
+  local counts = self.counts[stage.kind]
+  counts[result] = counts[result] + 1
+  if result == "answered" then measure(self, took_ms) end
+end
+
+--- Runs none of the policy's functions: it can't fail, be late or look at the call.
+local function is_plain(stage) return stage.kind == "last_good" and not stage.key end
+
+local function ask_plain(self, stage, line, call)
+  local result, value, info = ask.last_good(self, stage, line, call, nil, line.native:now())
+  count(self, stage, result, 0)
+  return result == "answered", value, nil, info
+end
+
 local function ask_stage(self, stage, line, call, trail)
   local began_ms = line.native:now()
-  local ok, result, value, info, err = pcall(ask_in_time, self, stage, line, call, trail)
+  local ok, result, value, info, err = pcall(ask_in_time, self, stage, line, call, trail, began_ms)
   local took_ms = math.max(0, line.native:now() - began_ms)
   if not ok then result, value = "failed", result end
   if result == "failed" then self.fault("fallback." .. stage.kind, value) end
   if result == "answered" and took_ms > (stage.timeout_ms or UNBOUNDED) then result = "timeout" end
-  local counts = self.counts[stage.kind]
-  counts[result] = counts[result] + 1
-  if result == "answered" then measure(self, took_ms) end
+  count(self, stage, result, took_ms)
   return result == "answered", value, err, info
 end
 
@@ -218,10 +230,16 @@ end
 ---@param policy table the generation whose stages are asked
 ---@param call table
 ---@param trail table|nil the guards that are being asked already, innermost first
+---@param describe function|nil completes `call` before a stage that may look at it
 ---@return boolean answered, any value, any err, neap.Info|nil info
-function Chain:run(line, policy, call, trail)
+function Chain:run(line, policy, call, trail, describe)
   for _, stage in ipairs(policy.stages) do
-    local answered, value, err, info = ask_stage(self, stage, line, call, trail)
+    local one = is_plain(stage) and ask_plain or ask_stage
+    if one == ask_stage and describe then
+      describe(line, call)
+      describe = nil
+    end
+    local answered, value, err, info = one(self, stage, line, call, trail)
     if answered then return true, value, err, info end
   end
   return false
