@@ -156,8 +156,8 @@ static void set_result(lua_State *L, const neap_result *r) {
   set_text(L, "ended_by", endings[r->ended_by]);
   set_text(L, "phase", phases[r->phase]);
   if (r->status > 0) set_number(L, "status", (uint64_t)r->status);
+  set_number(L, "duration_ms", r->duration_ms);
   if (r->is_grpc) set_number(L, "grpc_status", (uint64_t)r->grpc_status);
-  if (r->duration_ms > 0) set_number(L, "duration_ms", r->duration_ms);
   set_text(L, "code", r->code);
   bool is_mute = r->ended_by == NEAP_ENDED_TRANSPORT && !r->error;
   set_text(L, "error", is_mute ? "transport" : r->error);

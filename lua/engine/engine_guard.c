@@ -171,9 +171,10 @@ typedef struct reporting {
   neap_guard *guard;
   const engine_line *line;
   uint64_t permit;
+  uint64_t duration_ms;
+  int64_t retry_after_ms;
   neap_outcome outcome;
   neap_reported reported;
-  bool has_reason;
 } reporting;
 
 static neap_outcome read_outcome(const char *name) {
@@ -193,9 +194,23 @@ static neap_reported read_reported(const char *name) {
   }
 }
 
-static void keep_reason(lua_State *L, neap_guard *g) {
-  g->reason[0] = '\0';
-  if (lua_type(L, -1) == LUA_TSTRING) strncat(g->reason, lua_tostring(L, -1), sizeof g->reason - 1);
+static void keep_reason(lua_State *L, int index, neap_guard *g) {
+  if (lua_type(L, index) == LUA_TSTRING)
+    strncat(g->reason, lua_tostring(L, index), sizeof g->reason - 1);
+}
+
+/* engine.classify(line, number, call) -> outcome, reason, retry_after_ms */
+static int classify(lua_State *L) {
+  reporting *r = (reporting *)lua_touserdata(L, 1);
+  engine_push_function(L, "classify");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, r->line->ref);
+  lua_pushinteger(L, (lua_Integer)neap__wide_number(r->permit));
+  engine_push_call(L);
+  lua_call(L, 3, 3);
+  r->outcome = read_outcome(lua_tostring(L, -3));
+  keep_reason(L, -2, r->guard);
+  r->retry_after_ms = (int64_t)lua_tointeger(L, -1);
+  return 0;
 }
 
 /* engine.report(line, permit, call) -> outcome, reported, reason */
@@ -208,7 +223,7 @@ static int report(lua_State *L) {
   lua_call(L, 3, 3);
   r->outcome = read_outcome(lua_tostring(L, -3));
   r->reported = read_reported(lua_tostring(L, -2));
-  keep_reason(L, r->guard);
+  keep_reason(L, -1, r->guard);
   return 0;
 }
 
@@ -224,19 +239,15 @@ static neap_outcome plain_outcome(const neap_result *result) {
   }
 }
 
-/* Gives a ticket back without Lua. */
-static neap_reported give(neap_guard *g, const neap_ticket *ticket, neap_outcome outcome,
-                          uint64_t duration_ms) {
-  const engine_line *l = line_in(ticket);
-  uint64_t wide = ticket->opaque[TICKET_PERMIT], now_ms = engine_now_ms(g->engine);
-  neap_permit permit = neap__narrow(wide);
-  neap_call call = {.outcome = outcome, .duration_ms = duration_ms};
-  if (duration_ms == 0) call.duration_ms = neap__wide_age_ms(wide, now_ms);
+/* Records the outcome in the core. */
+static void give(reporting *r) {
+  neap_guard *g = r->guard;
+  neap_permit permit = neap__narrow(r->permit);
+  neap_call call = {r->outcome, r->duration_ms, r->retry_after_ms};
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
-  neap_reported reported =
-      neap_breaker_report(l->breaker, g->rules, now_ms, &permit, &call, &moved);
-  tell(g, l, &moved);
-  return reported;
+  r->reported = neap_breaker_report(r->line->breaker, g->rules, engine_now_ms(g->engine), &permit,
+                                    &call, &moved);
+  tell(g, r->line, &moved);
 }
 
 /* A success to whoever is asked: nobody needs to be. */
@@ -246,41 +257,50 @@ static bool is_plain_success(const neap_guard *g, uint64_t permit, const neap_re
   return is_plain && r->status >= 200 && r->status < 400 && g->engine->is_success[r->status - 200];
 }
 
-static void report_by_lua(neap_guard *g, const neap_ticket *t, const neap_result *result,
-                          reporting *r) {
-  neap_engine *e = g->engine;
-  engine_scope outer = engine_enter(e, result->request, result, false);
-  bool done = engine_run(e, report, r, g->name);
+/* The policy's functions that look at the breaker want to be asked after a report: then all of it is
+ * Lua's. */
+static void report_by_lua(reporting *r, const neap_result *result) {
+  neap_engine *e = r->guard->engine;
+  neap_result measured = *result;
+  measured.duration_ms = r->duration_ms;
+  engine_scope outer = engine_enter(e, result->request, &measured, false);
+  bool done = engine_run(e, r->guard->asks ? report : classify, r, r->guard->name);
   engine_leave(e, outer);
-  if (done) return;
-  r->outcome = plain_outcome(result);
-  r->reported = give(g, t, r->outcome, result->duration_ms);
+  if (!done) r->outcome = plain_outcome(result);
+  if (!done || !r->guard->asks) give(r);
+}
+
+/* Takes the ticket: what it holds is the report's. */
+static reporting take(neap_guard *g, neap_ticket *ticket, uint64_t duration_ms) {
+  reporting r = {.guard = g,
+                 .line = line_in(ticket),
+                 .permit = ticket->opaque[TICKET_PERMIT],
+                 .duration_ms = duration_ms,
+                 .outcome = NEAP_NEUTRAL,
+                 .reported = NEAP_USED};
+  *ticket = (neap_ticket){{0}};
+  if (g->engine->is_closing) r.line = NULL;
+  if (r.line && duration_ms == 0)
+    r.duration_ms = neap__wide_age_ms(r.permit, engine_now_ms(g->engine));
+  return r;
 }
 
 neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_result *result,
                                neap_report *out) {
-  neap_ticket t = *ticket;
-  *ticket = (neap_ticket){{0}};
-  reporting r = {.guard = g,
-                 .line = line_in(&t),
-                 .permit = t.opaque[TICKET_PERMIT],
-                 .outcome = NEAP_NEUTRAL,
-                 .reported = NEAP_USED};
+  reporting r = take(g, ticket, result->duration_ms);
   g->reason[0] = '\0';
-  if (!r.line || g->engine->is_closing) {
-    /* nothing to give back, or nobody to give it to */
-  } else if (is_plain_success(g, r.permit, result)) {
+  if (r.line && is_plain_success(g, r.permit, result)) {
     r.outcome = NEAP_SUCCESS;
-    r.reported = give(g, &t, NEAP_SUCCESS, result->duration_ms);
-  } else {
-    report_by_lua(g, &t, result, &r);
+    give(&r);
+  } else if (r.line) {
+    report_by_lua(&r, result);
   }
   if (out) *out = (neap_report){r.reported, g->reason[0] ? g->reason : NULL};
   return r.outcome;
 }
 
 void neap_guard_abandon(neap_guard *g, neap_ticket *ticket) {
-  neap_ticket t = *ticket;
-  *ticket = (neap_ticket){{0}};
-  if (line_in(&t) && !g->engine->is_closing) give(g, &t, NEAP_ABANDONED, 0);
+  reporting r = take(g, ticket, 0);
+  r.outcome = NEAP_ABANDONED;
+  if (r.line) give(&r);
 }

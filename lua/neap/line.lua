@@ -280,6 +280,17 @@ function line.report(self, permit, call)
   return outcome, record(self, permit, kind, outcome, call.duration_ms, retry_after_ms), reason
 end
 
+--- The first half of it, for a host that records the outcome itself: what the policy generation of
+--- that number says of a call.
+---@param self table line
+---@param number integer
+---@param call table complete
+---@return neap.Outcome, string|nil reason, integer|nil retry_after_ms
+function line.classify(self, number, call)
+  local guard = self.guard
+  return classify(guard, guard:generation(number), call)
+end
+
 -- ---- Making one -------------------------------------------------------------------------------
 
 --- What a policy's calls need of the C core: see lua/src/line.c.
