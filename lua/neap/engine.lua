@@ -153,9 +153,9 @@ function engine.moved(of_line, moved)
 end
 
 --- What the policy generation of that number says of a call, for C to record.
-function engine.classify(of_line, number, call)
+function engine.classify(of_line, generation, call)
   call.key = of_line.key
-  return line.classify(of_line, number, call)
+  return line.classify(of_line, generation, call)
 end
 
 --- As guard:report; `call` makes some of its fields only when asked.
