@@ -202,6 +202,12 @@ local function check_lists(lists)
       end
       copy[key][i] = kind
     end
+    for place in next, kinds do
+      if copy[key][place] == nil then
+        error(("classify.errors: %s is to be a list: [%s] is no place in it"):format(
+          key, tostring(place)), 3)
+      end
+    end
   end
   return copy
 end

@@ -3,7 +3,6 @@
 local core = require "neap.core"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
-local suggest = require "neap.suggest"
 
 local together = {}
 
@@ -92,18 +91,6 @@ local function check_half_open(v, report)
   end
 end
 
-local function check_causes(v, report)
-  for i, cause in ipairs(v.fallback_on or {}) do
-    local is_known = false
-    for _, known in ipairs(schema.causes) do is_known = is_known or known == cause end
-    if not is_known then
-      report(("fallback_on[%d]"):format(i), cause, "%s is not one of %s%s",
-        shown(cause), '"' .. table.concat(schema.causes, '", "') .. '"',
-        suggest.hint(cause, schema.causes))
-    end
-  end
-end
-
 --- Reports the combinations that cannot be.
 ---@param values table<string, any> as of validate.values
 ---@param given table what the policy file returned
@@ -113,7 +100,6 @@ function together.check(values, given, report)
   check_trip(values, given, report)
   check_open(values, report)
   check_half_open(values, report)
-  check_causes(values, report)
 end
 
 -- ---- Rules ------------------------------------------------------------------------------------

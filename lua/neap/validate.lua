@@ -45,8 +45,8 @@ local function choice_fault(spec, value)
   for _, choice in ipairs(spec.choices) do
     if value == choice then return nil end
   end
-  local hint = suggest.hint(value, spec.choices)
-  return ("%s is not one of %s%s"):format(shown(value), schema.expected(spec), hint)
+  local hint, choices = suggest.hint(value, spec.choices), table.concat(spec.choices, '", "')
+  return ('%s is not one of "%s"%s'):format(shown(value), choices, hint)
 end
 
 --- A check of values that are right if `is_right` says so.
@@ -188,10 +188,20 @@ local function at(given, key)
   if type(section) == "table" then return rawget(section, name) end
 end
 
---- A list of texts, read raw: what its metatable does would not be bounded here.
-local function raw_list(list)
-  local copy = {}
-  for i = 1, math.min(rawlen(list), MOST_CAUSES) do copy[i] = rawget(list, i) end
+--- A list of choices, read raw: what its metatable does would not be bounded here.
+local function checked_list(spec, list, report)
+  local copy, n = {}, math.min(rawlen(list), MOST_CAUSES)
+  for i = 1, n do
+    local value = rawget(list, i)
+    local fault = choice_fault(spec, value)
+    if fault then report(key_in(spec.key, i), value, fault) else copy[#copy + 1] = value end
+  end
+  for key in next, list do
+    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 or key > n then
+      report(key_in(spec.key, key), nil, "is no place in " .. schema.expected(spec))
+      break
+    end
+  end
   return copy
 end
 
@@ -208,7 +218,7 @@ function validate.values(given, report)
       if spec.required then report(spec.key, nil, "is missing: " .. spec.doc) end
     else
       local fault = validate.fault(spec, value)
-      if not fault and spec.kind == "causes" then value = raw_list(value) end
+      if not fault and spec.kind == "causes" then value = checked_list(spec, value, report) end
       if fault then report(spec.key, value, fault) else values[spec.key] = value end
     end
   end

@@ -275,6 +275,8 @@ describe("lists of error kinds", function()
     { "5", "a table { record = {...}, ignore = {...} } is needed" },
     { '{ ignroe = { "X" } }', "ignroe is not known: did you mean ignore?" },
     { '{ record = "X" }', "record must be a list of kinds, not a string" },
+    { "{ record = { X = true } }", "record is to be a list: [X] is no place in it" },
+    { '{ record = { "X", nil, "Y" } }', "record is to be a list: [3] is no place in it" },
     { "{ record = { 5 } }", "record[1] must be the name of a kind" },
     { '{ ignore = { "" } }', "ignore[1] must be the name of a kind" },
     { '{ ignore = { ("x"):rep(101) } }', "ignore[1] must be the name of a kind" },

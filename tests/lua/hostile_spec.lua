@@ -80,6 +80,7 @@ describe("a hostile classify", function()
       { "{ @, classify = evil {} }", false },
       { "{ @, fallback_on = evil { 'refused' }, fallback = evil {} }", true },
       { "{ @, fallback_on = { evil {} } }", false },
+      { "{ @, fallback_on = evil { 'refused', nil, 'timeout' }, fallback = {} }", false },
       { "{ @, fallback = evil { [3] = type } }", false },
       { "{ @, fallback = { evil {} } }", false },
       { "{ @, fallback = { fallback.last_good(evil {}) } }", true },
@@ -89,6 +90,8 @@ describe("a hostile classify", function()
       { "{ @, fallback = { fallback.default { [evil {}] = 1 } } }", false },
       { "(function() setmetatable(classify, mt) classify.http = nil "
         .. "return { @ } end)()", true },
+      { "(function() local c = classify.default setmetatable(classify, mt) classify.http = nil "
+        .. "return { @, classify = c } end)()", true },
       { "(function() classify.http.status = evil {} classify.grpc.code = evil {} "
         .. "return { @, classify = classify.http } end)()", true },
       { "(function() local c = classify.errors {} c.record = evil {} "

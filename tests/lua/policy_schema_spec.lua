@@ -233,6 +233,10 @@ describe("a value of the wrong kind", function()
     { "fallback = 5,",                  "fallback",     "5: a list of fallback stages is needed" },
     { "fallback_on = { 'failures' },",    "fallback_on[1]", '"failures" is not one of "refused", '
       .. '"timeout", "failure", "neutral", "success": did you mean failure?' },
+    { "fallback_on = { 'refused', nil, 'timeout' },", "fallback_on[2]",
+      'nil is not one of "refused", "timeout", "failure", "neutral", "success"' },
+    { "fallback_on = { refused = true },", "fallback_on.refused",
+      'is no place in a list of "refused", "timeout", "failure", "neutral", "success"' },
     { "trip = { decide = 5 },",         "trip.decide",  "5: a function is needed" },
     { "half_open = { decide = {} },",   "half_open.decide", "a table: a function is needed" },
   } do
