@@ -27,11 +27,15 @@ trap stop EXIT
 
 # ---- servers ----
 
-# Four ports in a row that nobody listens on.
-port=$((20000 + $$ % 20000))
-while ss -ltnH | awk '{ print $4 }' | grep -qE ":($port|$((port + 1))|$((port + 2))|$((port + 3)))$"; do
-  port=$((port + 4))
-done
+# Four ports in a row that nobody uses.
+ports_are_free() {
+  for offset in 0 1 2 3; do
+    hex=$(printf '%04X' $((port + offset)))
+    ! awk -v p=":$hex" 'index($2, p) || index($3, p) { found = 1 } END { exit !found }' /proc/net/tcp || return 1
+  done
+}
+port=$((20000 + $$ % 10000))
+until ports_are_free; do port=$((port + 4)); done
 upstream=127.0.0.1:$port proxy=127.0.0.1:$((port + 1))
 sidecar=127.0.0.1:$((port + 2)) admin=127.0.0.1:$((port + 3))
 
