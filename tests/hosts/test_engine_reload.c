@@ -383,9 +383,9 @@ static void leaves_nothing_behind_after_a_thousand_reloads(void **state) {
   fixture *f = *state;
   write_policy(f, "flags", NUMBERS);
   assert_int_equal(fixture_open_with(f, (neap_engine_options){.lua_memory_bytes = 0}), 0);
-  reload_times(f, 0, 50);
+  reload_times(f, 0, 250); /* until the heap has found its size */
   footprint before = measure(f);
-  reload_times(f, 50, 1000);
+  reload_times(f, 250, 1000);
   footprint after = measure(f);
   assert_int_equal(after.files, before.files);
   assert_int_equal(after.handles, before.handles);
