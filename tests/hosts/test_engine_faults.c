@@ -174,6 +174,29 @@ static void leaves_nothing_behind_after_many_calls(void **state) {
   assert_in_range(lua_gc(L, LUA_GCCOUNT), 0, before_kib + 16);
 }
 
+static long bytes_in_use(lua_State *L) {
+  return lua_gc(L, LUA_GCCOUNT) * 1024L + lua_gc(L, LUA_GCCOUNTB);
+}
+
+/* The healthy path of a policy without a classify of its own, refusals too. */
+static void allocates_nothing_for_plain_successes_and_refusals(void **state) {
+  fixture *f = *state;
+  write_policy(f, "flags", NUMBERS);
+  fixture_open(f);
+  neap_guard *g = guard_of(f, "flags");
+  lua_State *L = neap_engine_lua(f->engine);
+  neap_ticket ticket;
+  call_once(g, NULL, (neap_result){.status = 200});
+  fail_calls(g, "open", 3);
+  lua_gc(L, LUA_GCSTOP);
+  long before = bytes_in_use(L);
+  for (int i = 0; i < 1000; i++) {
+    call_once(g, NULL, (neap_result){.status = 200, .duration_ms = 3});
+    assert_int_equal(neap_guard_acquire(g, "open", 4, &ticket, NULL), NEAP_REFUSE_OPEN);
+  }
+  assert_int_equal(bytes_in_use(L), before);
+}
+
 /* ---- No memory, at each place in turn ------------------------------------------------------- */
 
 typedef struct failing {
@@ -313,6 +336,7 @@ int main(void) {
       ENGINE_TEST(outlives_an_error_in_a_callback_of_the_loop),
       ENGINE_TEST(a_handler_of_events_may_not_break_in),
       ENGINE_TEST(leaves_nothing_behind_after_many_calls),
+      ENGINE_TEST(allocates_nothing_for_plain_successes_and_refusals),
       ENGINE_TEST(goes_on_whichever_allocation_fails),
       ENGINE_TEST(belongs_to_one_thread),
       ENGINE_TEST(takes_a_great_many_headers),
