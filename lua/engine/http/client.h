@@ -97,7 +97,8 @@ void http_transfer_resume(http_transfer *transfer);
 struct http_upstream {
   uv_loop_t *loop;
   proxy_options options;
-  char *url, *host, *ca_file; /* url: scheme://host:port/ */
+  CURLU *url; /* parsed once: curl would parse a text for each transfer */
+  char *host, *ca_file;
   int port;
   bool tls, literal;
 

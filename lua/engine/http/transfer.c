@@ -117,7 +117,7 @@ static void easy_set_up(http_transfer *t) {
   const http_upstream *u = t->upstream;
   CURL *e = t->easy;
   curl_easy_setopt(e, CURLOPT_PRIVATE, t);
-  curl_easy_setopt(e, CURLOPT_URL, u->url);
+  curl_easy_setopt(e, CURLOPT_CURLU, u->url);
   curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(e, CURLOPT_PROXY, "");    /* not the environment's, */
   curl_easy_setopt(e, CURLOPT_NOPROXY, "*"); /* which is not even looked at */

@@ -164,14 +164,13 @@ static bool is_literal(const char *host) {
 static const char *url_parse(http_upstream *u, const char *text) {
   static const char *const wrong = "not the URL of an origin, such as http://127.0.0.1:8016";
   const char *why = wrong;
-  CURLU *url = curl_url();
-  char *scheme = NULL, *host = NULL, *port = NULL, *path = NULL, *more = NULL, *whole = NULL;
+  CURLU *url = u->url = curl_url();
+  char *scheme = NULL, *host = NULL, *port = NULL, *path = NULL, *more = NULL;
   if (!url) abort();
   if (curl_url_set(url, CURLUPART_URL, text, 0) ||
       curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) ||
       curl_url_get(url, CURLUPART_HOST, &host, 0) || curl_url_get(url, CURLUPART_PATH, &path, 0) ||
-      curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) ||
-      curl_url_get(url, CURLUPART_URL, &whole, 0)) {
+      curl_url_get(url, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT)) {
     goto done;
   }
   if (strcmp(scheme, "http") && strcmp(scheme, "https")) goto done;
@@ -184,13 +183,10 @@ static const char *url_parse(http_upstream *u, const char *text) {
   u->tls = !strcmp(scheme, "https");
   u->host = strdup(host);
   u->port = atoi(port);
-  u->url = strdup(whole);
   u->literal = is_literal(host);
   if (u->port) why = NULL;
 done:
   curl_free(scheme), curl_free(host), curl_free(port), curl_free(path), curl_free(more);
-  curl_free(whole);
-  curl_url_cleanup(url);
   return why;
 }
 
@@ -221,7 +217,7 @@ static void upstream_free(http_upstream *u) {
     free(t->marks);
     free(t);
   }
-  free(u->url);
+  curl_url_cleanup(u->url);
   free(u->host);
   free(u->ca_file);
   free(u->addresses);
