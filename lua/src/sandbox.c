@@ -172,7 +172,7 @@ static int push_fault(lua_State *L, neap__box *b, lua_State *co, int status) {
 
 /* ---- Running --------------------------------------------------------------------------------- */
 
-static void box_enter(lua_State *L, neap__box *b) {
+static inline void box_enter(lua_State *L, neap__box *b) {
   b->over = WITHIN;
   b->units = (int64_t)b->budget_steps * NEAP__UNITS_PER_STEP;
   b->bytes = b->budget_bytes;
@@ -181,7 +181,6 @@ static void box_enter(lua_State *L, neap__box *b) {
   b->alloc = lua_getallocf(L, &b->alloc_data);
   lua_setallocf(L, box_alloc, b);
   lua_sethook(b->co, box_hook, LUA_MASKCOUNT, (int)b->slice);
-  running = b;
 }
 
 /* Why the box at `index` cannot run now, as push_fault() says it; nothing if it can. */
@@ -204,13 +203,14 @@ static int box_run(lua_State *L, int index, neap__box *b, int args) {
     for (int i = 0; i <= args; i++) lua_remove(L, -4);
     return -1;
   }
-  neap__box *outer = running;
+  neap__box **here = &running, *outer = *here; /* found once: it is the thread's */
   lua_State *co = b->co;
   lua_xmove(L, co, args + 1);
   box_enter(L, b);
+  *here = b;
   int results = 0;
   int status = compat_resume(co, L, args, &results);
-  running = outer;
+  *here = outer;
   lua_setallocf(L, b->alloc, b->alloc_data);
   b->running = false;
   if (status == LUA_OK && !b->over) return results;
@@ -259,7 +259,7 @@ static bool is_plain_verdict(const neap__box *b, lua_State *co, int results) {
 
 static int classifier_call(lua_State *L) {
   neap__box *b = lua_touserdata(L, lua_upvalueindex(C_BOX));
-  lua_settop(L, 1);
+  if (lua_gettop(L) != 1) lua_settop(L, 1);
   lua_pushvalue(L, lua_upvalueindex(C_FUNCTION));
   lua_pushvalue(L, 1);
   int results = box_run(L, lua_upvalueindex(C_BOX), b, 1);
