@@ -393,6 +393,15 @@ static void test_empty_lines(void **state) {
   say(c, GET "\r\n");
   hear(c, "\r\n\r\n");
   assert_begins(heard, "HTTP/1.1 200 ");
+  say(c, "\r");
+  turn_for(5);
+  say(c, "\n");
+  turn_for(5);
+  say(c, "\n");
+  hear_all(c);
+  assert_begins(heard, "HTTP/1.1 400 ");
+  close(c);
+  c = dial_server();
   say(c, "\r\n");
   turn_for(5);
   say(c, "\r\n");

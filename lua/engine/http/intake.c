@@ -147,6 +147,7 @@ bool http_head_read(http_conn *conn) {
     conn->blank_skipped = true; /* RFC 9112, 2.2: one is forgiven */
     conn->body_at = 2;
     head_to_front(conn);
+    conn->scan = (http_scan){0};
   }
   if (!conn->in.length) return false;
   if (conn->state == CONN_IDLE) {
