@@ -837,7 +837,8 @@ static const neap_header chain_headers[] = {
     {"Content-Type", 12, "text/x", 6},       {"Date", 4, "then", 4},
     {"Cache-Control", 13, "public", 6},      {"Age", 3, "30", 2},
     {"Content-Length", 14, "99", 2},         {"Neap-Source", 11, "primary", 7},
-    {"Transfer-Encoding", 17, "chunked", 7},
+    {"Transfer-Encoding", 17, "chunked", 7}, {"X-Split", 7, "a\r\nX-Injected: b", 16},
+    {"X-\r\nInjected", 12, "b", 1},
 };
 
 static void chain_says(const char *source, const char *body) {
@@ -887,6 +888,11 @@ static void test_degraded(void **state) {
   assert_holds(heard, "\"detail\":\"policy/route: maintenance\"");
   assert_holds(heard, "\r\nRetry-After: 2\r\n"); /* the breaker's, as the stage has none */
   assert_holds(heard, "\r\nNeap-Source: fail\r\n");
+  guard.answer.status = 101; /* no status of an answer: the stage has said nothing */
+  say(c, GET);
+  hear(c, "}\n");
+  assert_begins(heard, "HTTP/1.1 503 Service Unavailable\r\n");
+  assert_lacks(heard, "Neap-Source");
   assert_int_equal(guard.remembered, 0);
   assert_int_equal(stats()->fallback, 4);
   close(c);

@@ -30,6 +30,12 @@ static bool is_ours(const neap_header *h) {
   return false;
 }
 
+/* A stage can be a function that makes its fields of what the client sent. */
+static bool is_sound(const neap_header *h) {
+  return h->name_length && http_span_token(h->name, h->name + h->name_length) == h->name_length &&
+         http_span_value(h->value, h->value + h->value_length) == h->value_length;
+}
+
 static uint64_t number(const neap_header *h) {
   uint64_t n = 0;
   if (!h || !h->value_length || h->value_length > 9) return 0;
@@ -62,7 +68,7 @@ static http_bytes problem_for(const exchange *ex, const neap_answer *a) {
 static size_t chain_headers(exchange *ex, const neap_answer *a, bool problem, neap_header *to) {
   size_t n = 0;
   for (size_t i = 0; i < a->header_count; i++) {
-    if (!is_ours(&a->headers[i])) to[n++] = a->headers[i];
+    if (is_sound(&a->headers[i]) && !is_ours(&a->headers[i])) to[n++] = a->headers[i];
   }
   if (!http_field_find(a->headers, a->header_count, "date")) {
     to[n++] = http_field("Date", http_server_date(ex->request->server));
@@ -105,6 +111,10 @@ bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result
   if (ex->request->content_length && !question.body) return false;
   if (!neap_guard_fallback(ex->route->guard, ex->route->key, ex->route->key_length, cause,
                            &question, result, &answer)) {
+    return false;
+  }
+  if (answer.status && (answer.status < 200 || answer.status > 599)) {
+    neap_answer_free(&answer); /* nothing a client could be told */
     return false;
   }
   ex_drop_transfer(ex);
