@@ -108,7 +108,7 @@ bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result
               uint64_t retry_after_ms) {
   neap_request question = ex_question(ex);
   neap_answer answer = {0};
-  if (ex->request->content_length && !question.body) return false;
+  if (!ex_body_is_whole(ex)) return false;
   if (!neap_guard_fallback(ex->route->guard, ex->route->key, ex->route->key_length, cause,
                            &question, result, &answer)) {
     return false;
@@ -123,14 +123,10 @@ bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result
   return true;
 }
 
-static bool body_was_lost(const exchange *ex) {
-  return ex->request->content_length && !ex_question(ex).body;
-}
-
 void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_after_ms) {
   char text[512];
   snprintf(text, sizeof text, "%s%s", detail,
-           body_was_lost(ex) ? "; no fallback was asked: the request's body was not kept" : "");
+           ex_body_is_whole(ex) ? "" : "; no fallback was asked: the request's body was not kept");
   ex_drop_transfer(ex);
   ex->stage = EX_OVER;
   http_answer_problem(ex->request, status, http_status_reason(status), text, retry_after_ms);

@@ -85,6 +85,7 @@ void ex_over(exchange *ex);                                    /* the request is
 http_transfer *ex_take_transfer(exchange *ex); /* it is no longer this one's, but goes on */
 void ex_drop_transfer(exchange *ex);           /* it does not go on */
 neap_request ex_question(const exchange *ex);
+bool ex_body_is_whole(const exchange *ex); /* as is one that there is none of */
 
 /* chain.c */
 bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,

@@ -99,13 +99,13 @@ void ex_over(exchange *ex) {
   ex->route->free = ex;
 }
 
-static bool body_is_whole(const exchange *ex) {
+bool ex_body_is_whole(const exchange *ex) {
   return ex->body_done && ex->body_total <= NEAP_BODY_MAX;
 }
 
 neap_request ex_question(const exchange *ex) {
   const http_request *r = ex->request;
-  bool body = r->content_length && body_is_whole(ex);
+  bool body = r->content_length && ex_body_is_whole(ex);
   return (neap_request){
       .method = r->method,
       .target = r->target.data,
