@@ -274,90 +274,13 @@ end
 local classify = new()
 classify.new = new
 
--- ---- What a policy made of its library ----------------------------------------------------------
+--- The classifiers of a library, by name.
+classify.names = NAMES
 
-local DATA = { string = true, boolean = true, number = true }
-
--- All of this is read raw: it is not in a box, and a metatable of the policy's might do anything.
-
---- The fields of a classifier and of the tables in it, copied; nil if there is more to them.
-local function data_of(fields, is_inner)
-  local copy = {}
-  for key, value in next, fields do
-    if type(value) == "table" and not is_inner and getmetatable(value) == nil then
-      value = data_of(value, true)
-      if not value then return nil end
-    elseif not DATA[type(value)] then
-      return nil
-    end
-    copy[key] = value
-  end
-  return copy
-end
-
---- A library with the tables of `library`, which from then on are nobody else's; nil if there is
---- more to it than other values in its tables.
-local function sealed_library(library)
-  local copy = new()
-  for _, name in ipairs(NAMES) do
-    if rawget(library, name) ~= originals[library][name] then return nil end
-    local fields = data_of(rawget(library, name))
-    if not fields then return nil end
-    for key in next, copy[name] do copy[name][key] = nil end
-    for key, value in next, fields do copy[name][key] = value end
-  end
-  return copy
-end
-
----@param fields table a classifier's
----@return table|nil
-function classify.data_of(fields) return data_of(fields) end
-
---- Under which name a library has a classifier, or nil.
+--- What a library's classifiers were, whatever the policy has put in their place.
 ---@param library table as of classify.new()
----@param value any
----@return string|nil
-function classify.name_of(library, value)
-  for _, name in ipairs(NAMES) do
-    if rawequal(rawget(library, name), value) then return name end
-  end
-end
-
---- The same classifier with tables that nobody can change any more; nil if `value` is none of
---- `library`'s, or its tables hold more than data.
----@param library table as of classify.new()
----@param value any
----@return neap.Classifier|nil
-function classify.sealed(library, value)
-  if not made[value] then return nil end
-  local copy = sealed_library(library)
-  if not copy then return nil end
-  local name = classify.name_of(library, value)
-  if name then return copy[name] end
-  local lists = data_of(value)
-  return lists and lists.record and lists.ignore and copy.errors(lists) or nil
-end
-
-local function is_same(a, b)
-  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
-  for key, value in next, a do
-    if not is_same(value, rawget(b, key)) then return false end
-  end
-  for key in next, b do
-    if rawget(a, key) == nil then return false end
-  end
-  return true
-end
-
---- Whether a policy has changed any of the tables that classify.default goes by.
----@param library table as of classify.new()
----@return boolean
-function classify.is_changed(library)
-  for _, name in ipairs(NAMES) do
-    if not is_same(rawget(library, name), classify[name]) then return true end
-  end
-  return false
-end
+---@return table<string, neap.Classifier>
+function classify.originals(library) return originals[library] end
 
 --- Whether a value is a classifier of these.
 ---@param value any

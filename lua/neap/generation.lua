@@ -5,8 +5,9 @@
 -- fault: its answer for this call is the shipped one, and the fault's text goes to the caller, who
 -- counts and logs it.
 
-local core = require "neap.core"
 local classify = require "neap.classify"
+local core = require "neap.core"
+local library = require "neap.library"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
 local together = require "neap.together"
@@ -62,8 +63,8 @@ end
 
 --- A classify of the policy's own runs in the box.  One of the shipped ones is code of ours, and so
 --- are its tables once they are copied: it needs no box.
-local function new_classify(box, f, library)
-  local ours = classify.sealed(library, f)
+local function new_classify(box, f, of_policy)
+  local ours = library.sealed(of_policy, f)
   if not ours then return core.classifier(box, f, judged) end
   return function(call)
     local ok, outcome, reason, retry_ms = pcall(ours, call)
@@ -93,11 +94,11 @@ end
 -- ---- The effective configuration --------------------------------------------------------------
 
 --- How a classifier is shown: by its name in the library, by its lists, or as a function.
-local function shown_classifier(value, library)
+local function shown_classifier(value, of_policy)
   if value == nil then return "classify.default" end
-  local name = classify.name_of(library, value)
+  local name = library.name_of(of_policy, value)
   if name then return "classify." .. name end
-  return type(value) == "table" and classify.data_of(value) or "a function"
+  return type(value) == "table" and library.data_of(value) or "a function"
 end
 
 local function put(config, key, value)
@@ -151,7 +152,7 @@ end
 ---@param report neap.report
 function generation.judge(parts, report)
   local verdict = parts.values.classify
-  if verdict == nil and classify.is_changed(parts.library) then verdict = parts.default end
+  if verdict == nil and library.is_changed(parts.library) then verdict = parts.default end
   parts.classify, parts.faults, parts.has_classify = shipped, {}, verdict ~= nil
   if not verdict then return end
   parts.classify = new_classify(parts.sandbox.box, verdict, parts.library)

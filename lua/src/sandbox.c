@@ -1,7 +1,7 @@
 /* sandbox.c: the box: see sandbox.h.
  *
- *   run --> coroutine -- hook, allocator, charges --> result            nothing was allocated
- *                                                 \-> overrun, error    the coroutine is replaced */
+ *   run --> coroutine -- hook, allocator, charges --> result           nothing was allocated
+ *                                                 \-> overrun, error   the coroutine is replaced */
 #include "sandbox.h"
 
 #include <stdint.h>
@@ -11,10 +11,8 @@
 
 #define BOX_TYPE "neap.box"
 #define SLICE    200 /* steps between two looks of the hook */
-#define RESULTS  4   /* the most that a decision answers */
 #define STACK    40  /* slots kept free on the coroutine */
 #define FAULT    400 /* bytes of a fault's text */
-#define REASON   200 /* ... of a reason; a longer one is not answered as it is */
 
 static _Thread_local neap__box *running; /* the box whose decision this thread runs */
 static const char overrun_tag;           /* its address is raised: needs no memory */
@@ -196,9 +194,7 @@ static bool box_is_ready(lua_State *L, int index, neap__box *b) {
   return false;
 }
 
-/* Runs the function and its arguments on top of the stack, in the box at `index`.  Answers how many
- * results are now on the box's coroutine; or -1, and false, message, kind are in their place. */
-static int box_run(lua_State *L, int index, neap__box *b, int args) {
+int neap__box_run(lua_State *L, int index, neap__box *b, int args) {
   if (!box_is_ready(L, index, b)) {
     for (int i = 0; i <= args; i++) lua_remove(L, -4);
     return -1;
@@ -221,111 +217,23 @@ static int box_run(lua_State *L, int index, neap__box *b, int args) {
   return -1;
 }
 
-static neap__box *check_box(lua_State *L, int arg) { return luaL_checkudata(L, arg, BOX_TYPE); }
+neap__box *neap__check_box(lua_State *L, int arg) { return luaL_checkudata(L, arg, BOX_TYPE); }
 
 /* run(box, f, ...) -> true, up to 4 results | false, message, kind
  *
  * Kinds: "steps", "bytes", "time" (overruns), "error", "yield", "memory", "condemned", "busy". */
 static int l_run(lua_State *L) {
-  neap__box *b = check_box(L, 1);
+  neap__box *b = neap__check_box(L, 1);
   luaL_checkany(L, 2);
   int args = lua_gettop(L) - 2;
   luaL_argcheck(L, args <= STACK / 2, STACK / 2 + 3, "too many arguments");
-  int results = box_run(L, 1, b, args);
+  int results = neap__box_run(L, 1, b, args);
   if (results < 0) return 3;
-  if (results > RESULTS) lua_pop(b->co, results - RESULTS);
-  if (results > RESULTS) results = RESULTS;
+  if (results > NEAP__RESULTS) lua_pop(b->co, results - NEAP__RESULTS);
+  if (results > NEAP__RESULTS) results = NEAP__RESULTS;
   lua_pushboolean(L, 1);
   lua_xmove(b->co, L, results);
   return results + 1;
-}
-
-/* ---- Classifying ----------------------------------------------------------------------------- */
-
-/* The last two only keep the strings that the box points to. */
-enum { C_BOX = 1, C_FUNCTION, C_OTHERWISE, C_SUCCESS, C_NEUTRAL, C_COUNT = C_NEUTRAL };
-
-/* Whether what is on `co` says "success" or "neutral", perhaps with a short reason: short strings
- * are the same if their addresses are. */
-static bool is_plain_verdict(const neap__box *b, lua_State *co, int results) {
-  if (results < 1 || results > 2) return false;
-  if (results == 2 && !lua_isnil(co, -1) &&
-      (lua_type(co, -1) != LUA_TSTRING || lua_rawlen(co, -1) > REASON))
-    return false;
-  if (lua_type(co, -results) != LUA_TSTRING) return false;
-  const char *outcome = lua_tostring(co, -results);
-  return outcome == b->success || outcome == b->neutral;
-}
-
-static int classifier_call(lua_State *L) {
-  neap__box *b = lua_touserdata(L, lua_upvalueindex(C_BOX));
-  if (lua_gettop(L) != 1) lua_settop(L, 1);
-  lua_pushvalue(L, lua_upvalueindex(C_FUNCTION));
-  lua_pushvalue(L, 1);
-  int results = box_run(L, lua_upvalueindex(C_BOX), b, 1);
-  if (results >= 0 && is_plain_verdict(b, b->co, results)) {
-    lua_xmove(b->co, L, results);
-    return results;
-  }
-  if (b->condemned) { /* what it keeps may go */
-    lua_pushnil(L);
-    lua_replace(L, lua_upvalueindex(C_FUNCTION));
-  }
-  lua_pushvalue(L, lua_upvalueindex(C_OTHERWISE));
-  lua_insert(L, 1); /* otherwise, call, and behind it what it came to */
-  if (results >= 0) {
-    if (results > RESULTS) lua_pop(b->co, results - RESULTS);
-    if (results > RESULTS) results = RESULTS;
-    lua_pushboolean(L, 1);
-    lua_xmove(b->co, L, results);
-  }
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
-}
-
-/* classifier(box, f, otherwise) -> function(call)
- *
- * That function answers as f does in the box, if that is "success" or "neutral" and perhaps a
- * reason.  All else is otherwise(call, as run answers)'s to say. */
-static int l_classifier(lua_State *L) {
-  neap__box *b = check_box(L, 1);
-  luaL_checkany(L, 2);
-  luaL_checktype(L, 3, LUA_TFUNCTION);
-  lua_settop(L, 3);
-  lua_pushliteral(L, "success");
-  lua_pushliteral(L, "neutral");
-  b->success = lua_tostring(L, C_SUCCESS);
-  b->neutral = lua_tostring(L, C_NEUTRAL);
-  lua_pushcclosure(L, classifier_call, C_COUNT);
-  return 1;
-}
-
-bool neap__classifier_parts(lua_State *L, int index) {
-  if (lua_tocfunction(L, index) != classifier_call) return false;
-  lua_getupvalue(L, index, C_BOX);
-  lua_getupvalue(L, index, C_FUNCTION);
-  return true;
-}
-
-bool neap__says_success(lua_State *L, int box, int f, int call) {
-  neap__box *b = lua_touserdata(L, box);
-  lua_pushvalue(L, f);
-  lua_pushvalue(L, call);
-  int results = box_run(L, box, b, 1);
-  if (results < 0) return false;
-  lua_State *co = b->co;
-  if (results == 1 && lua_type(co, -1) == LUA_TSTRING && lua_tostring(co, -1) == b->success) {
-    lua_pop(co, 1);
-    return true;
-  }
-  if (results > RESULTS) lua_pop(co, results - RESULTS);
-  lua_pushboolean(L, 1);
-  lua_xmove(co, L, results > RESULTS ? RESULTS : results);
-  return false;
-}
-
-void neap__push_otherwise(lua_State *L, int classifier) {
-  lua_getupvalue(L, classifier, C_OTHERWISE);
 }
 
 /* ---- Boxes ----------------------------------------------------------------------------------- */
@@ -347,7 +255,7 @@ static void check_budget(lua_State *L, int arg, neap__box *b) {
 
 /* budget(box, steps, bytes, ms): from the next run on */
 static int l_budget(lua_State *L) {
-  check_budget(L, 2, check_box(L, 1));
+  check_budget(L, 2, neap__check_box(L, 1));
   return 0;
 }
 
@@ -364,20 +272,19 @@ static int l_box(lua_State *L) {
 }
 
 static int box_gc(lua_State *L) {
-  neap__arena_leave(check_box(L, 1));
+  neap__arena_leave(neap__check_box(L, 1));
   return 0;
 }
 
 /* held(box) -> bytes: about what its functions keep */
 static int l_held(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)check_box(L, 1)->held);
+  lua_pushinteger(L, (lua_Integer)neap__check_box(L, 1)->held);
   return 1;
 }
 
 void neap__open_box(lua_State *L) {
   static const luaL_Reg functions[] = {
-      {"box", l_box},       {"run", l_run},   {"classifier", l_classifier},
-      {"budget", l_budget}, {"held", l_held}, {NULL, NULL},
+      {"box", l_box}, {"run", l_run}, {"budget", l_budget}, {"held", l_held}, {NULL, NULL},
   };
   if (luaL_newmetatable(L, BOX_TYPE)) {
     lua_pushcfunction(L, box_gc);
@@ -387,4 +294,5 @@ void neap__open_box(lua_State *L) {
   }
   lua_pop(L, 1);
   luaL_setfuncs(L, functions, 0);
+  neap__add_classifier(L);
 }

@@ -53,8 +53,8 @@ void neap__charge(lua_State *L, size_t units);
 bool neap__classifier_parts(lua_State *L, int index);
 
 /* Runs the policy's function f on a call, in its box; all are indices.  True: it says "success" and
- * no more.  Otherwise what core.run() answers is pushed, for neap__push_otherwise()'s function, which
- * is called with the call and that. */
+ * no more.  Otherwise what core.run() answers is pushed, for neap__push_otherwise()'s function,
+ * which is called with the call and that. */
 bool neap__says_success(lua_State *L, int box, int f, int call);
 void neap__push_otherwise(lua_State *L, int classifier);
 
@@ -97,7 +97,15 @@ typedef struct neap__box {
   struct neap__box *next;
 } neap__box;
 
+#define NEAP__RESULTS 4 /* the most that a decision answers */
+
 void neap__open_box(lua_State *L);
+void neap__add_classifier(lua_State *L);
+neap__box *neap__check_box(lua_State *L, int arg);
+
+/* Runs the function and its arguments on top of the stack, in the box at `index`.  Answers how many
+ * results are now on the box's coroutine; or -1, and false, message, kind are in their place. */
+int neap__box_run(lua_State *L, int index, neap__box *b, int args);
 
 /* Whether this thread is in the middle of a decision. */
 bool neap__box_is_running(void);
@@ -109,6 +117,13 @@ void neap__arena_make_room(neap__arena *arena, lua_State *L);
 /* Push a table of functions, made anew at each call. */
 void neap__push_string_library(lua_State *L);
 void neap__push_table_library(lua_State *L);
+
+/* Adds find, match, gmatch and gsub to the table on top of the stack. */
+void neap__add_pattern_functions(lua_State *L);
+
+/* A position in a string as Lua counts it, from 1, or from the end if negative: as one from 0, at
+ * most its length. */
+size_t neap__from_position(lua_Integer i, size_t length);
 
 #define NEAP__MATCH_CAPTURES 32
 

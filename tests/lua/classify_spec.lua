@@ -1,4 +1,5 @@
 local classify = require "neap.classify"
+local library = require "neap.library"
 local policy = require "neap.policy"
 local retry_after = require "neap.retry_after"
 
@@ -110,8 +111,8 @@ describe("an HTTP status", function()
     assert.equal("failure", verdict(mine.default, { status = 404 }))
     assert.equal("failure", verdict(other.http, { status = 429 }))
     assert.equal("failure", verdict(classify.http, { status = 429 }))
-    assert.is_true(classify.is_changed(mine))
-    assert.is_false(classify.is_changed(other))
+    assert.is_true(library.is_changed(mine))
+    assert.is_false(library.is_changed(other))
     assert.same({ [429] = "failure", [499] = "neutral" }, classify.http.status)
   end)
 end)

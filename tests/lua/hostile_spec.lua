@@ -92,6 +92,8 @@ describe("a hostile classify", function()
         .. "return { @ } end)()", true },
       { "(function() local c = classify.default setmetatable(classify, mt) classify.http = nil "
         .. "return { @, classify = c } end)()", true },
+      { "(function() classify.http = evil {} "
+        .. "return { @, classify = classify.default } end)()", true },
       { "(function() classify.http.status = evil {} classify.grpc.code = evil {} "
         .. "return { @, classify = classify.http } end)()", true },
       { "(function() local c = classify.errors {} c.record = evil {} "
