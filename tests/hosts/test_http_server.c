@@ -838,6 +838,49 @@ static void test_bad_address(void **state) {
   serve_no_more();
 }
 
+/* A socket that somebody else listens on, as systemd or a test hands it over. */
+static void test_inherited_socket(void **state) {
+  char error[256] = "";
+  (void)state;
+  memset(&seen, 0, sizeof seen);
+  server_is_closed = false;
+  int listener = listen_at("127.0.0.1", 0);
+  http_server_options options = {.fd = listener, .handler = &handler};
+  if (!http_server_open(&loop, &options, &server, error, sizeof error)) fail_msg("%s", error);
+  assert_int_equal(http_server_port(server), port_of(listener));
+  int c = dial_server();
+  say(c, GET "\r\n");
+  hear(c, "\r\n\r\n");
+  assert_begins(heard, "HTTP/1.1 200 ");
+  close(c);
+  serve_no_more();
+}
+
+static void test_what_a_handler_sees(void **state) {
+  char peer[64];
+  (void)state;
+  serve((http_limits){0});
+  int c = dial_server();
+  say(c, "PATCH http://a:80/hold?x HTTP/1.1\r\nHost: a:80\r\nX-Token: one\r\nx-token: two\r\n\r\n");
+  turn_until(seen.requests == 1);
+  close(c);
+  turn_until(stats()->open == 0);
+  c = dial_server();
+  say(c, "PATCH /hold HTTP/1.1\r\nHost: a:80\r\nX-Token: one\r\nx-token: two\r\n\r\n");
+  turn_until(seen.held);
+  const http_request *r = seen.held;
+  assert_string_equal(r->method, "PATCH");
+  assert_int_equal(r->host.length, 4);
+  assert_memory_equal(r->host.data, "a:80", 4);
+  assert_int_equal(r->header_count, 3);
+  const neap_header *token = http_request_header(r, "x-token");
+  assert_memory_equal(token->value, "one", 3); /* the first */
+  assert_null(http_request_header(r, "x-toke"));
+  assert_string_equal(http_request_peer(r, peer), "127.0.0.1");
+  close(c);
+  serve_no_more();
+}
+
 static void test_problem(void **state) {
   (void)state;
   serve((http_limits){0});
@@ -885,6 +928,8 @@ int main(void) {
       IT("drains", test_drain),
       IT("drains no longer than it may", test_drain_limit),
       IT("says what is wrong with an address (B244)", test_bad_address),
+      IT("takes over a socket that listens already", test_inherited_socket),
+      IT("shows a handler what was asked", test_what_a_handler_sees),
       IT("writes problems as RFC 9457 has them", test_problem),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
