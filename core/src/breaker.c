@@ -196,22 +196,27 @@ static uint64_t round_with_one_more(uint64_t s, const neap_rules *r, uint64_t no
                     half_payload(in_flight + 1, succeeded, failed, now_ms + r->lease_ms));
 }
 
-/* Ends a round that is decided or lost.  False: there was nothing to end. */
-static bool round_end(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
-                      neap_transition *moved) {
+/* Whether a round is decided or lost, and how it ends then. */
+static bool round_is_over(uint64_t s, const neap_rules *r, uint64_t now_ms, neap_transition *t) {
   round_verdict verdict = round_judge(s, r);
-  neap_transition t;
   if (verdict == ROUND_CLOSES)
-    t = round_close(s, r);
+    *t = round_close(s, r);
   else if (verdict == ROUND_REOPENS)
-    t = round_reopen(s, r);
+    *t = round_reopen(s, r);
   else if (round_is_lost(s, r, now_ms))
-    t = round_lose(s, r);
+    *t = round_lose(s, r);
   else
     return false;
-  if (move(b, r, s, now_ms, &t, moved) && t.cause == NEAP_BY_PROBE_LOST)
-    total_add(b, TOTAL_probes_lost, t.measured);
   return true;
+}
+
+/* What the acquire that ended a round answers.  It does not look again: a call makes at most one
+ * transition, or it could not tell them all. */
+static neap_verdict round_ended(neap__breaker *b, const neap_transition *t, neap_permit *permit) {
+  if (t->cause == NEAP_BY_PROBE_LOST) total_add(b, TOTAL_probes_lost, t->measured);
+  if (t->to == NEAP_OPEN) return NEAP_REFUSE_OPEN;
+  permit->opaque = permit_word(state_word(t->to, t->level, t->epoch, 0), PERMIT_PLAIN);
+  return NEAP_ALLOW;
 }
 
 static uint64_t open_left(uint64_t s, const neap_rules *r, uint64_t now_ms) {
@@ -230,7 +235,11 @@ static neap_verdict acquire_state(neap__breaker *b, const neap_rules *r, uint64_
         if (round_begin(b, r, s, now_ms, moved)) return probe_admit(b, s, permit);
         break;
       case NEAP_HALF_OPEN: {
-        if (round_end(b, r, s, now_ms, moved)) break; /* look again: closed or open now */
+        neap_transition t;
+        if (round_is_over(s, r, now_ms, &t)) {
+          if (move(b, r, s, now_ms, &t, moved)) return round_ended(b, &t, permit);
+          break;
+        }
         uint64_t more = round_with_one_more(s, r, now_ms);
         if (more == 0) return NEAP_REFUSE_PROBES;
         if (word_swap(&b->state, s, more)) return probe_admit(b, s, permit);

@@ -643,7 +643,9 @@ acquire:
 			if :: ok -> kind = PROBE; e = EP(s) :: else -> goto acquire fi
 		:: ST(s) == HALF ->
 			if
-			:: CLOSES(s) -> STEP(TRANS(s, MK(CLOSED,EP(s)+1,LV(s),t))); goto acquire
+			:: CLOSES(s) ->
+				STEP(TRANS(s, MK(CLOSED,EP(s)+1,LV(s),t)));
+				if :: ok -> kind = PLAIN; e = (EP(s)+1) & 31 :: else -> goto acquire fi
 			:: !CLOSES(s) && (REOPENS(s) || LOST(s,t)) ->
 				STEP(TRANS(s, MK(OPEN,EP(s)+1,UP(LV(s)),t+COOL)));
 				if :: ok -> kind = NONE :: else -> goto acquire fi
