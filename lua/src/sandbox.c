@@ -91,9 +91,7 @@ static void *box_alloc(void *data, void *block, size_t old_size, size_t new_size
     if (b->bytes < 0) box_overrun(b, OVER_BYTES);
     if (is_absurd || (int64_t)more > b->budget_bytes) return NULL;
   }
-  void *got = b->alloc(b->alloc_data, block, old_size, new_size);
-  if (got || new_size == 0) b->held += (int64_t)new_size - (int64_t)had;
-  return got;
+  return b->alloc(b->alloc_data, block, old_size, new_size);
 }
 
 /* ---- Coroutines ------------------------------------------------------------------------------ */
@@ -199,6 +197,7 @@ int neap__box_run(lua_State *L, int index, neap__box *b, int args) {
     for (int i = 0; i <= args; i++) lua_remove(L, -4);
     return -1;
   }
+  if (b->arena && b->arena->crowded) neap__arena_weigh(b->arena, L, b);
   neap__box **here = &running, *outer = *here; /* found once: it is the thread's */
   lua_State *co = b->co;
   lua_xmove(L, co, args + 1);
@@ -209,11 +208,11 @@ int neap__box_run(lua_State *L, int index, neap__box *b, int args) {
   *here = outer;
   lua_setallocf(L, b->alloc, b->alloc_data);
   b->running = false;
+  if (b->weighed_from) neap__arena_weighed(b->arena, L, b);
   if (status == LUA_OK && !b->over) return results;
   b->co = NULL; /* of no more use: thrown away below, or before the next run */
   push_fault(L, b, co, status);
   box_replace(L, index, b);
-  if (b->arena && b->arena->crowded) neap__arena_make_room(b->arena, L);
   return -1;
 }
 
@@ -276,15 +275,12 @@ static int box_gc(lua_State *L) {
   return 0;
 }
 
-/* held(box) -> bytes: about what its functions keep */
-static int l_held(lua_State *L) {
-  lua_pushinteger(L, (lua_Integer)neap__check_box(L, 1)->held);
-  return 1;
-}
-
 void neap__open_box(lua_State *L) {
   static const luaL_Reg functions[] = {
-      {"box", l_box}, {"run", l_run}, {"budget", l_budget}, {"held", l_held}, {NULL, NULL},
+      {"box", l_box},
+      {"run", l_run},
+      {"budget", l_budget},
+      {NULL, NULL},
   };
   if (luaL_newmetatable(L, BOX_TYPE)) {
     lua_pushcfunction(L, box_gc);

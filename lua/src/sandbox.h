@@ -29,7 +29,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Adds box, run, classifier, budget, held, library, harden and fingerprint to the table on top of
+/* Adds box, run, classifier, budget, library, harden and fingerprint to the table on top of
  * the stack. */
 int neap__open_sandbox(lua_State *L);
 
@@ -65,10 +65,13 @@ struct neap__box;
 /* All zero but `cap` will do. */
 typedef struct neap__arena {
   size_t cap;     /* bytes */
-  size_t reserve; /* of which policies' decisions may not use the last so many; 0: a quarter */
+  size_t reserve; /* of which policies should leave the last so many; 0: a quarter */
   size_t used, peak;
   struct neap__box *boxes; /* all in this state */
-  bool crowded;            /* a decision was refused memory for want of room */
+  bool crowded;            /* a decision has gone into the reserve */
+  uint32_t weighed;        /* decisions, in the search for who hoards that is going on */
+  size_t search_from;      /* used bytes from which on to search again */
+  size_t collect_from;     /* ... to collect garbage again */
 } neap__arena;
 
 /* For lua_newstate(neap__arena_alloc, &arena).  The arena must outlive the state. */
@@ -91,7 +94,8 @@ typedef struct neap__box {
   uint32_t slice; /* steps */
   uint32_t budget_steps, budget_ms;
   int64_t budget_bytes;
-  int64_t held; /* bytes taken less bytes freed while it ran: what it hoards, about */
+  size_t weighed_from;           /* used bytes before a decision that is weighed; 0: it is not */
+  size_t kept;                   /* bytes that were not garbage after such decisions */
   const char *success, *neutral; /* the strings, kept by the box's classifier */
   neap__arena *arena;            /* NULL: the state has another allocator */
   struct neap__box *next;
@@ -112,7 +116,10 @@ bool neap__box_is_running(void);
 
 void neap__arena_join(lua_State *L, neap__box *b);
 void neap__arena_leave(neap__box *b);
-void neap__arena_make_room(neap__arena *arena, lua_State *L);
+
+/* Before and after a decision of a crowded arena. */
+void neap__arena_weigh(neap__arena *arena, lua_State *L, neap__box *b);
+void neap__arena_weighed(neap__arena *arena, lua_State *L, neap__box *b);
 
 /* Push a table of functions, made anew at each call. */
 void neap__push_string_library(lua_State *L);

@@ -49,11 +49,6 @@ function core.run(box, f, ...) end
 ---@return fun(call: table): ...
 function core.classifier(box, f, otherwise) end
 
---- About how many bytes the box's functions keep.
----@param box neap.core.Box
----@return integer bytes
-function core.held(box) end
-
 --- Libraries for one policy generation, made anew at each call.
 ---@return { string: table, table: table, setmetatable: function, getmetatable: function }
 function core.library() end

@@ -20,7 +20,7 @@ end
 
 -- Of the sandbox and the watch, annotated where they are used.
 local OTHERS = {
-  box = true, run = true, budget = true, held = true, harden = true, library = true, list = true,
+  box = true, run = true, budget = true, harden = true, library = true, list = true,
   fingerprint = true, read = true, classifier = true,
 }
 
