@@ -12,6 +12,7 @@
  * be any number of them. */
 #include "engine_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,7 +197,7 @@ static neap_reported read_reported(const char *name) {
 
 static void keep_reason(lua_State *L, int index, neap_guard *g) {
   if (lua_type(L, index) == LUA_TSTRING)
-    strncat(g->reason, lua_tostring(L, index), sizeof g->reason - 1);
+    snprintf(g->reason, sizeof g->reason, "%s", lua_tostring(L, index));
 }
 
 /* engine.classify(line, number, call) -> outcome, reason, retry_after_ms */
