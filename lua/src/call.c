@@ -35,20 +35,24 @@ typedef struct call {
   bool hosted;
 } call;
 
-/*     62 .. 54    53       52 .. 0
- *     kept        hosted   wide          where lua_KContext has 64 bits; elsewhere no wide */
+/*     62 .. 54    53       52 .. 0            where lua_KContext has 64 bits: a permit in it is
+ *     kept        hosted   wide              never 0 in its two lowest bits
+ *
+ *     all above bit 2      2        1 .. 0
+ *     kept                 hosted   0        where the permit has a slot of its own */
 #define CONTEXT_WIDE (sizeof(lua_KContext) >= 8)
 #define KEPT_MOST    511
 
 static inline lua_KContext call_context(const call *c) {
   uint64_t flags = (uint64_t)c->kept * 2 + c->hosted;
-  return (lua_KContext)(CONTEXT_WIDE ? flags << PERMIT_WIDE_BITS | c->wide : flags);
+  return (lua_KContext)(c->wide ? flags << PERMIT_WIDE_BITS | c->wide : flags << 2);
 }
 
 static inline call context_call(lua_State *L, lua_KContext context) {
   uint64_t bits = (uint64_t)context;
-  uint64_t flags = CONTEXT_WIDE ? bits >> PERMIT_WIDE_BITS : bits;
-  uint64_t wide = CONTEXT_WIDE ? bits & ((UINT64_C(1) << PERMIT_WIDE_BITS) - 1) : 0;
+  bool has_wide = bits & 3;
+  uint64_t flags = bits >> (has_wide ? PERMIT_WIDE_BITS : 2);
+  uint64_t wide = has_wide ? bits & ((UINT64_C(1) << PERMIT_WIDE_BITS) - 1) : 0;
   const void *generation = lua_topointer(L, SLOT_FRAME);
   return (call){method_line(L), generation, wide, (int)(flags / 2), flags & 1};
 }

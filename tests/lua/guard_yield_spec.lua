@@ -32,6 +32,23 @@ describe("a function that yields", function()
     assert.equal(1, totals(g).success)
   end)
 
+  for _, n in ipairs { 509, 510, 511, 1022, 1023, 5000 } do
+    it(("finds its results above %d arguments that the chain may want"):format(n), function()
+      local seen
+      g = fixture.guard { stages = { fixture.stage(function(call) seen = call.args.n end) } }
+      local args = {}
+      for i = 1, n do args[i] = i end
+      local co = coroutine.create(function()
+        return g:call(function(...)
+          coroutine.yield()
+          return nil, "down", ...
+        end, table.unpack(args))
+      end)
+      assert.same({ true, nil, "down" }, { finish(co) })
+      assert.equal(n, seen)
+    end)
+  end
+
   it("may do so under pcall and xpcall; its error is caught by the same one (B166)", function()
     for _, protect in ipairs { pcall, function(f, ...)
       return xpcall(f, function(e) return e end, ...) end } do
