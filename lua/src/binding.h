@@ -101,7 +101,6 @@ const neap_rules *neap__check_rules(lua_State *L, int arg);
  * is. */
 neap_breaker *neap__to_breaker(lua_State *L, int index);
 const neap_rules *neap__to_rules(lua_State *L, int index);
-neap_panel *neap__to_panel(lua_State *L, int index);
 
 /* Pushes a breaker of the panel at `panel_index`, an absolute index. */
 void neap__push_breaker(lua_State *L, int panel_index, neap_breaker *breaker);

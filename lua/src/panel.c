@@ -18,15 +18,6 @@ static neap_panel *check_panel(lua_State *L, int arg) {
   return box->panel;
 }
 
-neap_panel *neap__to_panel(lua_State *L, int index) {
-  box_panel *box = (box_panel *)lua_touserdata(L, index);
-  if (!box || !lua_getmetatable(L, index)) return NULL;
-  luaL_getmetatable(L, NEAP__PANEL);
-  bool is_panel = lua_rawequal(L, -1, -2);
-  lua_pop(L, 2);
-  return is_panel ? box->panel : NULL;
-}
-
 void neap__push_breaker(lua_State *L, int panel_index, neap_breaker *breaker) {
   box_breaker *box = (box_breaker *)compat_new(L, sizeof *box, BREAKER_REFS);
   box->breaker = breaker;
