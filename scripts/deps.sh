@@ -41,18 +41,18 @@ EOF
 }
 
 is_there() {
-  what=${1#*:}
+  name=${1#*:}
   case $1 in
-    command:*) command -v "$what" >/dev/null 2>&1 ;;
+    command:*) command -v "$name" >/dev/null 2>&1 ;;
     module:*)
-      for module in $(echo "$what" | tr , ' '); do
+      for module in $(echo "$name" | tr , ' '); do
         pkg-config --exists "$module" 2>/dev/null && return 0
       done
       return 1 ;;
-    lua:*) lua5.4 -e "require '$what'" >/dev/null 2>&1 ;;
-    header:*) echo "#include <$what>" | cc -E -xc - >/dev/null 2>&1 ;;
+    lua:*) lua5.4 -e "require '$name'" >/dev/null 2>&1 ;;
+    header:*) echo "#include <$name>" | cc -E -xc - >/dev/null 2>&1 ;;
     cc:*) echo "#include <stdint.h>
-int main(void) { return 0; }" | cc "$what" -xc - -o /dev/null 2>/dev/null ;;
+int main(void) { return 0; }" | cc "$name" -xc - -o /dev/null 2>/dev/null ;;
   esac
 }
 
