@@ -257,7 +257,6 @@ neap_mode neap__mode_in_force(const neap__breaker *b, const neap_rules *r, uint6
 }
 
 /* One that has run out is cleared on the way, so that acquire has its short way back. */
-
 static void mode_expire(neap__breaker *b, uint64_t now_ms) {
   uint64_t m = word_load(&b->mode);
   if (m != 0 && mode_is_timed(m) && mode_left_ms(m, now_ms) == 0) word_swap(&b->mode, m, 0);

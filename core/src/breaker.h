@@ -13,10 +13,9 @@
  * since and until are ms modulo 2^40, the lease ms modulo 2^26.  All zero: closed, level 0, epoch
  * 0.
  *
- * A permit is the upper 24 bits of the state word it was given under, times 4, plus its kind.  For
- * a call admitted by a closed
- * breaker the upper bits say state, level and epoch at once, so one comparison tells a current
- * report from a stale one.
+ * A permit is the upper 24 bits of the state word it was given under, without the two of the state,
+ * times 4, plus its kind.  A closed breaker's are 0, so for a call that it admitted one comparison
+ * tells a current report from a stale one.
  *
  *          23..19   18..2    1..0
  *        +-------+---------+------+

@@ -15,8 +15,8 @@
  *
  *   A counter of another lap is empty too.  Except: one that is one lap *ahead* belongs to
  *   reporters that were faster by a whole window, and the late one counts into it, as of its slice,
- *   so nothing is lost.  Further ahead, a clock has stepped back. A counter that is full halves all
- *   of the window, so that no rate is distorted.
+ *   so nothing is lost.  Further ahead, a clock has stepped back.  A counter that is full halves
+ *   all of the window, so that no rate is distorted.
  *
  * Count window: the ring of the last N outcomes, 16 to a word.  An outcome claims a position and
  * then writes its slot.
@@ -25,7 +25,6 @@
  *        +--------+-------------+-----------+         +--------+---+-----------------------+
  *   head |  tag   | 0 .. 2N - 1 | successes | cells[] |  tag   | 1 | 16 outcomes of 3 bits |
  *        +--------+-------------+-----------+         +--------+---+-----------------------+
- *        +--------+---+-----------------------+
  *
  *   Position p >= N is slot p - N, and says that the ring is full.  Outcomes are 1 + kind; 0 is
  *   none.  Bit 51 tells the two kinds of window apart where one takes over the words of the other.

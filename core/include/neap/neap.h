@@ -9,10 +9,13 @@
  *     +------------------- enough successes ----------------------------+
  *
  *   breaker   the state kept about one dependency: 1,024 bytes, no pointers; all zero is a valid
- *   closed one rules     the numbers it is judged by: thresholds, window length, cooldown; shared
- *   by many breakers, replaced at any time permit    what acquire gives and report takes back,
- *   once: the right to make one call, stamped with the breaker's epoch outcome   what a call came
- *   to round     the probes of one half-open period
+ *             closed one
+ *   rules     the numbers it is judged by: thresholds, window length, cooldown; shared by many
+ *             breakers, replaced at any time
+ *   permit    what acquire gives and report takes back, once: the right to make one call, stamped
+ *             with the breaker's epoch
+ *   outcome   what a call came to
+ *   round     the probes of one half-open period
  *   panel     named breakers in one block of memory
  *
  *     neap_rules rules = neap_rules_default();
@@ -31,7 +34,7 @@
  *          are in millionths: NEAP_ONE is 1.0.
  * Threads. Every function on a breaker or panel may be called by any number of threads, in any
  *          number of processes that share its memory, at any time: no locks, no waiting, no
- *          allocation, no callback.  Built with NEAP_ATOMICS=OFF: one thread. Rules are read only
+ *          allocation, no callback.  Built with NEAP_ATOMICS=OFF: one thread.  Rules are read only
  *          once prepared; replace the pointer, not the numbers, while others may use them.
  * Errors.  A refusal is an answer (neap_verdict), a fault of the caller is an assertion, what can
  *          go wrong otherwise is a neap_status.  A function that fails changes nothing.
