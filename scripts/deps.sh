@@ -25,6 +25,7 @@ run    module:libcurl           libcurl4-openssl-dev  HTTP client
 run    header:http_parser.h     libhttp-parser-dev    HTTP server
 run    command:curl             curl                  to try it
 test   command:clang            clang                 the other compiler
+test   clang:-fsanitize=fuzzer  libclang-rt-dev       fuzzing
 test   command:clang-format     clang-format          format check
 test   command:g++              g++                   the header as C++
 test   cc:-m32                  gcc-multilib          32-bit build
@@ -34,6 +35,8 @@ test   command:luacheck         lua-check             Lua lint
 test   command:promtool         prometheus            metrics format check
 test   command:spin             spin                  model check
 test   command:openssl          openssl               certificates for the TLS tests
+test   command:promtool         prometheus            metrics format check
+test   command:git              git                   list of files to check
 bench  command:valgrind         valgrind              instruction counts
 bench  command:wrk              wrk                   load
 bench  command:nginx            nginx-light           the yardstick
@@ -53,6 +56,8 @@ is_there() {
     header:*) echo "#include <$name>" | cc -E -xc - >/dev/null 2>&1 ;;
     cc:*) echo "#include <stdint.h>
 int main(void) { return 0; }" | cc "$name" -xc - -o /dev/null 2>/dev/null ;;
+    clang:*) echo "int LLVMFuzzerTestOneInput(void) { return 0; }" |
+      clang "$name" -xc - -o /dev/null 2>/dev/null ;;
   esac
 }
 
