@@ -147,13 +147,34 @@ static void test_a_policy_that_hoards_is_stopped_and_the_others_go_on(void **sta
   assert_int_equal(arena.used, 0);
 }
 
+static void test_of_two_that_hoard_the_worse_goes_first(void **state) {
+  (void)state;
+  neap__arena arena;
+  lua_State *L = arena_state(&arena, 16 * MIB);
+  RUN(POLICY "little = policy('kept[#kept + 1] = (\"x\"):rep(1000) .. #kept return \"success\"')\n"
+             "much = policy('kept[#kept + 1] = (\"x\"):rep(50000) .. #kept return \"success\"')\n"
+             "less = policy('kept[#kept + 1] = (\"x\"):rep(2000) .. #kept return \"success\"')\n"
+             "call = { now = true, status = 200, ended_by = 'answer' }");
+  RUN("for i = 1, 400 do\n"
+      "  for _, p in ipairs { little, much, less } do\n"
+      "    local _, _, _, fault = p.classify(call)\n"
+      "    assert(not fault or p == much, fault)\n"
+      "    stopped = stopped or fault\n"
+      "  end\n"
+      "end\n"
+      "assert(stopped)");
+  lua_close(L);
+  assert_int_equal(arena.used, 0);
+}
+
 static void test_a_full_arena_that_no_policy_filled_stops_none(void **state) {
   (void)state;
   neap__arena arena;
   lua_State *L = arena_state(&arena, 16 * MIB);
   RUN(POLICY "good = " WASTEFUL "better = " WASTEFUL
              "call = { now = true, status = 200, ended_by = 'answer' }\n"
-             "mine = {} for i = 1, 118 do mine[i] = ('x'):rep(100000) .. i end");
+             "mine = {} for i = 1, 125 do mine[i] = ('x'):rep(100000) .. i end");
+  RUN("collectgarbage()");
   assert_true(arena.used > 12 * MIB);
   RUN("local before = os.clock()\n"
       "for i = 1, 2000 do\n"
@@ -266,6 +287,7 @@ int main(void) {
       cmocka_unit_test(test_the_cap_holds_and_closing_frees_everything),
       cmocka_unit_test(test_the_reserve_is_not_for_policies),
       cmocka_unit_test(test_a_policy_that_hoards_is_stopped_and_the_others_go_on),
+      cmocka_unit_test(test_of_two_that_hoard_the_worse_goes_first),
       cmocka_unit_test(test_a_full_arena_that_no_policy_filled_stops_none),
       cmocka_unit_test(test_boxes_come_and_go_in_any_order),
       cmocka_unit_test(test_a_decision_survives_every_failing_allocation),
