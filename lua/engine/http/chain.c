@@ -93,11 +93,15 @@ static void chain_answer(exchange *ex, neap_answer *a, uint64_t retry_after_ms) 
   if (retry_after_ms && a->status >= 400) {
     n = add_seconds(to, n, "Retry-After", retry, (retry_after_ms + 999) / 1000);
   }
-  http_head head = {.status = a->status, .headers = to, .header_count = n};
   http_bytes text = problem ? problem_for(ex, a) : (http_bytes){0};
   const char *body = problem ? text.data : a->body ? a->body : "";
+  size_t length = problem ? text.length : a->body_length;
+  /* Of HEAD, nobody knows how long a body would be that is not there. */
+  bool unknown = !length && !strcmp(ex->request->method, "HEAD");
+  http_head head = {
+      .status = a->status, .headers = to, .header_count = n, .content_length = unknown ? -2 : 0};
   ex->route->stats.fallback++;
-  http_answer(ex->request, &head, body, problem ? text.length : a->body_length);
+  http_answer(ex->request, &head, unknown ? NULL : body, length);
   http_bytes_free(&text);
   neap_answer_free(a);
 }
