@@ -4,6 +4,9 @@
 --     flag_provider = { defaults = { ["new-checkout"] = false } },
 --   }
 
+local core = require "neap.core"
+local sandbox = require "neap.sandbox"
+
 local params_file = {}
 
 --- Lua 5.1 has no environment argument and would take bytecode.
@@ -15,6 +18,14 @@ local function compile(text, chunkname)
   return chunk, err
 end
 
+--- Runs it under the budget of a load, as a policy: it is read again while the program runs.
+local function run(chunk, path)
+  local budget = sandbox.LOADING
+  local ok, value, kind = core.run(core.box(budget.steps, budget.bytes, budget.ms), chunk)
+  if ok then return true, value end
+  return false, kind == "error" and value or ("%s: loading it %s"):format(path, value)
+end
+
 --- The value of a parameter file, which runs with nothing at hand: it is a table, not a program.
 ---@param text string
 ---@param path string as errors name it
@@ -22,8 +33,8 @@ end
 function params_file.parse(text, path)
   local chunk, err = compile(text, "@" .. path)
   if not chunk then return nil, err end
-  local ok, value = pcall(chunk)
-  if not ok then return nil, tostring(value) end
+  local ok, value = run(chunk, path)
+  if not ok then return nil, value end
   if type(value) ~= "table" then
     return nil, ("%s: returns a %s, not a table { policy name = params }"):format(path, type(value))
   end

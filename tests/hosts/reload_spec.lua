@@ -153,6 +153,8 @@ describe("reload", function()
         "params.lua:1: unexpected symbol near <eof>" },
       { { ["p/x.lua"] = GOOD, ["params.lua"] = "os.exit(1)" }, { params = "params.lua" },
         "params.lua:1: attempt to index a nil value (global 'os')" },
+      { { ["p/x.lua"] = GOOD, ["params.lua"] = "while true do end" }, { params = "params.lua" },
+        "params.lua: loading it took more than its 2000000 steps" },
     } do
       it("refuses: " .. case[3], function()
         local made, errors = start(case[1], case[2])
