@@ -176,6 +176,7 @@ typedef struct reporting {
   int64_t retry_after_ms;
   neap_outcome outcome;
   neap_reported reported;
+  char *reason; /* as in neap_guard; a handler of an event may report, too, meanwhile */
 } reporting;
 
 static neap_outcome read_outcome(const char *name) {
@@ -195,9 +196,9 @@ static neap_reported read_reported(const char *name) {
   }
 }
 
-static void keep_reason(lua_State *L, int index, neap_guard *g) {
+static void keep_reason(lua_State *L, int index, reporting *r) {
   if (lua_type(L, index) == LUA_TSTRING)
-    snprintf(g->reason, sizeof g->reason, "%s", lua_tostring(L, index));
+    snprintf(r->reason, sizeof r->guard->reason, "%s", lua_tostring(L, index));
 }
 
 /* engine.classify(line, number, call) -> outcome, reason, retry_after_ms */
@@ -209,7 +210,7 @@ static int classify(lua_State *L) {
   engine_push_call(L);
   lua_call(L, 3, 3);
   r->outcome = read_outcome(lua_tostring(L, -3));
-  keep_reason(L, -2, r->guard);
+  keep_reason(L, -2, r);
   r->retry_after_ms = (int64_t)lua_tointeger(L, -1);
   return 0;
 }
@@ -224,7 +225,7 @@ static int report(lua_State *L) {
   lua_call(L, 3, 3);
   r->outcome = read_outcome(lua_tostring(L, -3));
   r->reported = read_reported(lua_tostring(L, -2));
-  keep_reason(L, -1, r->guard);
+  keep_reason(L, -1, r);
   return 0;
 }
 
@@ -289,14 +290,18 @@ static reporting take(neap_guard *g, neap_ticket *ticket, uint64_t duration_ms) 
 neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_result *result,
                                neap_report *out) {
   reporting r = take(g, ticket, result->duration_ms);
-  g->reason[0] = '\0';
+  char reason[sizeof g->reason];
+  r.reason = reason;
+  reason[0] = '\0';
   if (r.line && is_plain_success(g, r.permit, result)) {
     r.outcome = NEAP_SUCCESS;
     give(&r);
   } else if (r.line) {
     report_by_lua(&r, result);
   }
-  if (out) *out = (neap_report){r.reported, g->reason[0] ? g->reason : NULL};
+  if (!out) return r.outcome;
+  if (reason[0]) memcpy(g->reason, reason, sizeof reason);
+  *out = (neap_report){r.reported, reason[0] ? g->reason : NULL};
   return r.outcome;
 }
 
