@@ -397,6 +397,10 @@ static void test_malformed_answers(void **state) {
       "HTTP/1.1 999 OK\r\nContent-Length: 2\r\n\r\nhi",
       "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhi",
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nhi\r\n",
+      /* a second status line: by the first there is no body, and the client, told of one, took the
+       * next answer for it */
+      "HTTP/1.1 204 No Content\r\nHTTP/1.1 200 O:K\r\nContent-Length: 99\r\n\r\n",
+      "HTTP/1.1 304 Not Modified\r\nHTTP/1.1 200 O:K\r\nContent-Length: 99\r\n\r\n",
       "hello, this is no HTTP at all, and goes on like this for a while\r\n\r\n",
   };
   (void)state;

@@ -24,11 +24,12 @@ static size_t refuse(http_transfer *t, const char *why) {
   return 0; /* curl takes that for a failed write and closes the connection */
 }
 
+/* The first of a head, and no other: curl takes a later one for a field, and would go on by the
+ * framing that came before it. */
 static bool status_line(http_transfer *t, const char *line, const char *end) {
-  http_answer_reset(t);
   if (t->phase < NEAP_PHASE_HEADERS) t->phase = NEAP_PHASE_HEADERS;
   const char *p = memchr(line, ' ', (size_t)(end - line));
-  if (!p || end - p < 4) return false;
+  if (end - line < 5 || memcmp(line, "HTTP/", 5) || !p || end - p < 4) return false;
   for (int i = 1; i <= 3; i++) {
     if (p[i] < '0' || p[i] > '9') return false;
     t->status = t->status * 10 + (p[i] - '0');
@@ -164,7 +165,10 @@ int http_incoming_remark(CURL *easy, curl_infotype type, char *text, size_t leng
 
 static size_t head_end(http_transfer *t, size_t length) {
   if (t->status == 101) return refuse(t, "the upstream switches protocols unasked");
-  if (t->status < 200) return length; /* interim: for this connection only */
+  if (t->status < 200) { /* interim: for this connection only */
+    http_answer_reset(t);
+    return length;
+  }
   if (t->chunked && t->content_length >= 0) {
     return refuse(t, "the upstream's answer has both Content-Length and Transfer-Encoding");
   }
@@ -184,7 +188,6 @@ size_t http_incoming_line(char *line, size_t size, size_t count, void *data) {
   if (end > line && end[-1] == '\n') end--;
   if (end > line && end[-1] == '\r') end--;
   if (end == line) return head_end(t, length);
-  bool good = length > 5 && !memcmp(line, "HTTP/", 5) ? status_line(t, line, end)
-                                                      : field_line(t, line, end);
+  bool good = t->status ? field_line(t, line, end) : status_line(t, line, end);
   return good ? length : refuse(t, "the head of the upstream's answer is malformed");
 }
