@@ -18,7 +18,7 @@
  *     if (neap_guard_acquire(flags, NULL, 0, &ticket, &refusal) <= NEAP_ALLOW_BYPASS) {
  *       ... the call, however long it takes ...
  *       neap_guard_report(flags, &ticket, &(neap_result){ .status = 503 }, NULL);
- *     } else if (neap_guard_fallback(flags, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer)) {
+ *     } else if (neap_guard_fallback(flags, NULL, 0, NEAP_CAUSE_REFUSED, &asked, NULL, &answer)) {
  *       ... answer.body ...; neap_answer_free(&answer);
  *     }
  *
