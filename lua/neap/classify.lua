@@ -260,7 +260,14 @@ local function new()
   library.errors = new_errors(library)
   originals[library] = {}
   for _, name in ipairs(NAMES) do originals[library][name] = library[name] end
-  return library
+  return setmetatable(library, {
+    __metatable = false,
+    __index = function(_, name)
+      local names = {}
+      for known in next, library do names[#names + 1] = known end
+      error(("classify.%s is not known%s"):format(tostring(name), suggest.hint(name, names)), 2)
+    end,
+  })
 end
 
 ---@class neap.classify

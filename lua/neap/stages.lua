@@ -36,7 +36,8 @@ local NO_STAGE = "%s is no stage: write fallback.last_good { ... }, fallback.def
 
 -- ---- Constructors -----------------------------------------------------------------------------
 
---- The library that policies see as `fallback`; `noted` maps its tokens to what they stand for.
+--- The library that policies see as `fallback`; `noted` maps its tokens to what they stand for, and
+--- its constructors to their names.
 function stages.library()
   local noted = setmetatable({}, { __mode = "k" })
   local function note(kind, options, argument)
@@ -57,6 +58,7 @@ function stages.library()
     guard = with_argument("guard", "name"),
     call = with_argument("function", "run"),
   }
+  for name, constructor in next, library do noted[constructor] = { constructor = name } end
   setmetatable(library, {
     __metatable = false,
     __index = function(_, name)
@@ -218,6 +220,9 @@ end
 ---@return neap.Stage[] made, table[] as_shown
 function stages.of(list, noted, sandbox, report)
   local made, as_shown, n = {}, {}, 0
+  if noted[list] then
+    report("fallback", nil, "is one stage, not a list of them: write fallback = { ... } around it")
+  end
   for key in next, list do
     if type(key) ~= "number" or key % 1 ~= 0 or key < 1 then
       report(("fallback[%s]"):format(shown(key)), nil, "is no place in a list of stages")
@@ -230,6 +235,9 @@ function stages.of(list, noted, sandbox, report)
     local value, path = rawget(list, i), ("fallback[%d]"):format(i)
     if value == nil then
       report(path, nil, "is nil: a stage is missing; is what stands there defined?")
+    elseif noted[value] and noted[value].constructor then
+      report(path, nil, "is fallback.%s itself, not a stage it makes: call it",
+        noted[value].constructor)
     elseif type(value) == "function" then
       value = { kind = "function", options = {}, argument = { key = "run", value = value } }
       made[#made + 1], as_shown[#as_shown + 1] = new_stage(value, path, sandbox, report)

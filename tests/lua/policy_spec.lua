@@ -102,6 +102,8 @@ describe("a text that is no policy", function()
       "x.lua: an error object that is a table value" },
     { "a misspelt name", "return { name = clasify }",
       "x.lua:1: the name clasify is not known: did you mean classify?" },
+    { "a misspelt classifier", "return { classify = classify.htttp }",
+      "x.lua:1: classify.htttp is not known: did you mean http?" },
     { "a global",      "window = 5\n" .. GOOD,
       "x.lua:1: window is assigned without being declared: write local window" },
     { "os",            "local t = os.time()",
@@ -648,6 +650,14 @@ describe("a fallback stage", function()
     assert.equal(value, (p.stages[1].run { result = value }))
   end)
 
+  it("is a list: one stage alone is refused", function()
+    local p, err = parse "fallback = fallback.last_good { max_age_ms = 5 },"
+    assert.is_nil(p)
+    assert.equal("fallback", err.key)
+    assert.equal("is one stage, not a list of them: write fallback = { ... } around it",
+      err.message)
+  end)
+
   for _, case in ipairs {
     -- stage                                      key            message
     { "{}",                                       "fallback[1]",
@@ -684,6 +694,8 @@ describe("a fallback stage", function()
     { "fallback.default(1, { timeout_ms = 0 })",  "fallback[1].timeout_ms", "^0 is out of range" },
     { "fallback.lastgood {}",                     nil,
       "fallback%.lastgood is not known: did you mean last_good%?$" },
+    { "fallback.last_good",                       "fallback[1]",
+      "^is fallback%.last_good itself, not a stage it makes: call it$" },
     { "[2] = function() end, nil",                "fallback[1]", "^is nil: a stage is missing" },
     { "x = function() end",                       'fallback["x"]',
       "^is no place in a list of stages$" },
