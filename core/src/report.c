@@ -98,13 +98,13 @@ static void duration_count(neap__breaker *b, uint64_t duration_ms) {
 static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64_t s,
                                    uint64_t now_ms, unsigned kind, uint64_t retry_after_ms,
                                    neap_transition *moved) {
-  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms), counted = at;
   bool insist = false;
-  while (!neap__window_add(b, &at, kind, insist)) {
+  while (!neap__window_add(b, &counted, kind, insist)) {
     if (word_load(&b->state) != s) return NEAP_STALE;
     window_place again = neap__window_place(b, r, state_epoch(s), now_ms);
     insist = again.tag == at.tag;
-    at = again;
+    at = counted = again;
   }
   uint64_t run = 0;
   if (kind_is_failure(kind))
@@ -112,11 +112,11 @@ static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64
   else
     run_end(b, state_epoch(s));
   if (kind_is_bad(kind)) {
-    if (!neap__mark_bad(b, &at, false)) {
+    if (!neap__mark_bad(b, &counted, false)) {
       bool is_current = word_load(&b->state) == s &&
                         window_tag(state_epoch(s), word_load(&b->geometry)) == at.tag;
       if (!is_current) return NEAP_COUNTED;
-      neap__mark_bad(b, &at, true);
+      neap__mark_bad(b, &counted, true);
     }
     evaluate(b, r, s, now_ms, &at, run, retry_after_ms, moved);
     return NEAP_COUNTED;
@@ -237,11 +237,11 @@ static NEAP__NOINLINE neap_reported success_first(neap__breaker *b, const neap_r
                                                   neap_transition *moved) {
   static const neap_call success = {.outcome = NEAP_SUCCESS};
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
-  window_place at = success_place(b, r, now_ms, s, slice);
-  if (NEAP__UNLIKELY(!neap__window_add(b, &at, KIND_SUCCESS, false)))
+  window_place counted = success_place(b, r, now_ms, s, slice);
+  if (NEAP__UNLIKELY(!neap__window_add(b, &counted, KIND_SUCCESS, false)))
     return report_slow(b, r, now_ms, permit_word(s, PERMIT_PLAIN), &success, moved);
   if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
-  return success_check_in(b, r, now_ms, s, at.slice, moved);
+  return success_check_in(b, r, now_ms, s, slice, moved);
 }
 
 /* Not counted yet: somebody else was. */

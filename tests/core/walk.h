@@ -93,6 +93,14 @@ static uint64_t random_start(walk *w) {
   return edge > before ? edge - before : before;
 }
 
+/* Any but 2^27 slices or a multiple: window.h says that those are taken for no time at all. */
+static uint64_t random_gap(walk *w) {
+  const uint64_t wrap = UINT64_C(1) << 27;
+  uint64_t gap = below(w, UINT64_C(1) << below(w, 38)), slices = gap / w->slice_ms;
+  bool is_near = slices >= wrap / 2 && (slices + 64) % wrap < 128;
+  return is_near ? gap + 200 * w->slice_ms : gap;
+}
+
 static void random_advance(walk *w) {
   unsigned kind = (unsigned)below(w, 1000);
   uint64_t step = 0;
@@ -107,7 +115,7 @@ static void random_advance(walk *w) {
   else if (kind < 830)
     step = below(w, w->rules.lease_ms + 2);
   else if (kind < 832)
-    step = below(w, UINT64_C(1) << below(w, 38));
+    step = random_gap(w);
   if (kind >= 990 && w->now_ms > (UINT64_C(1) << 40)) { /* back: other threads' clocks, or a step */
     step = below(w, w->slice_ms * (kind < 996 ? 4 : kind < 999 ? 40 : 1000000));
     w->now_ms -= step;
