@@ -19,7 +19,7 @@ local engine = {
 
 local CAUSES = { "refused", "timeout", "failure", "neutral", "success" } -- as neap_fallback_cause
 local SAME_MS = 250 -- an answer is not remembered again for so long, or a tenth of its life
-local REFUSED = { open = "open", half_open = "probes_busy" }
+local REFUSALS = { open = "open", probes_busy = "probes_busy", forced_open = "forced_open" }
 
 local native -- what C gave: attach, renew, notify, log, now
 local handles = {} -- of guards, for C
@@ -166,14 +166,16 @@ end
 
 -- ---- Fallback ---------------------------------------------------------------------------------
 
---- Adds what the breaker knows: why it refused, and when to ask again.
+--- Adds what the breaker knows: why it refused, and when to ask again.  If it would not, the
+--- program did, by its own limits.
 local function consult(of_line, call)
   local rules, now_ms = of_line.guard.policy.rules, of_line.native:now()
   local next_ms = of_line.breaker:next_ms(rules, now_ms)
   if next_ms then call.retry_after_ms = next_ms - now_ms end
   if call.cause ~= "refused" then return end
   call.ended_by = "refused"
-  call.refused = REFUSED[of_line.breaker:state(rules, now_ms)] or "forced_open"
+  local is_closed = of_line.breaker:state(rules, now_ms) == "closed"
+  call.refused = REFUSALS[of_line.breaker:peek(rules, now_ms)] or is_closed and "bulkhead" or "open"
 end
 
 --- Asks the chain: an answer as engine_answer.c reads it | nil.

@@ -1,7 +1,8 @@
 --- Errors that a guard answers with: values, not raised.
 
 ---@class (exact) neap.Refusal
----@field kind "open"|"probes_busy"|"forced_open"|"timeout"|string why; of a fail stage, its kind
+---@field kind "open"|"probes_busy"|"forced_open"|"bulkhead"|"timeout"|string why; of a fail stage,
+---  its kind
 ---@field policy string
 ---@field key string
 ---@field retry_after_ms? integer when asking again may help; nil: unknown
@@ -15,6 +16,7 @@ local TEXTS = {
   open = "the breaker is open",
   probes_busy = "the breaker is half-open and its probes are under way",
   forced_open = "the breaker is held open by hand",
+  bulkhead = "too many calls are under way",
   timeout = "the call took longer than allowed",
 }
 

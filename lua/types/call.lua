@@ -17,7 +17,7 @@
 ---@field args? table what the function was given; .n how many
 ---@field id? string tells its answer from those of other calls
 ---@field cause? neap.Cause.fallback for fallback stages: why they are asked
----@field refused? neap.RefusalReason likewise: why it was refused
+---@field refused? neap.RefusalReason|"bulkhead" likewise: why it was refused
 ---@field reason? string likewise: what classify said
 ---@field retry_after_ms? integer likewise: when asking again may help
 

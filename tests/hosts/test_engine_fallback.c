@@ -145,6 +145,10 @@ static void fails_fast_with_what_the_breaker_knows(void **state) {
   assert_string_equal(answer.kind, "forced_open");
   assert_int_equal(answer.retry_after_ms, 0);
   neap_answer_free(&answer);
+  neap_guard_set_mode(g, NULL, 0, NEAP_MODE_OF_RULES, 0, NULL, NULL);
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, NULL, NULL, &answer));
+  assert_string_equal(answer.kind, "bulkhead"); /* the breaker is closed: it was the program */
+  neap_answer_free(&answer);
 }
 
 static void shows_a_stage_the_result(void **state) {
