@@ -16,7 +16,8 @@
  *   A counter of another lap is empty too.  Except: one that is one lap *ahead* belongs to
  *   reporters that were faster by a whole window, and the late one counts into it, as of its slice,
  *   so nothing is lost.  Further ahead, a clock has stepped back.  A counter that is full halves
- *   all of the window, so that no rate is distorted.
+ *   all of the window, so that no rate is distorted.  Slices are told apart modulo 2^27: an idle gap
+ *   of exactly that many (9 days at length_ms 100, 97 at 1,000) is taken for no time at all.
  *
  * Count window: the ring of the last N outcomes, 16 to a word.  An outcome claims a position and
  * then writes its slot.
