@@ -10,8 +10,9 @@
 #include <strings.h>
 
 /* Requests that differ in one of these get answers of their own. */
-static const char *const telling[] = {"host",   "authorization",   "cookie",
-                                      "accept", "accept-encoding", "accept-language"};
+static const char *const telling[] = {
+    "host", "authorization", "cookie", "x-api-key", "accept", "accept-encoding", "accept-language",
+};
 #define TELLING (sizeof telling / sizeof *telling)
 
 /* The next word of a comma-separated list, without spaces and parameters. */

@@ -166,7 +166,7 @@ static void shows_a_stage_the_result(void **state) {
 /* ---- What may be kept, and for whom ---------------------------------------------------------- */
 
 static void keeps_apart_what_a_cache_would(void **state) {
-  static const char *const names[] = {"Host",   "Authorization",   "Cookie",
+  static const char *const names[] = {"Host",   "Authorization",   "Cookie",         "X-API-Key",
                                       "Accept", "accept-encoding", "Accept-Language"};
   fixture *f = *state;
   neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");

@@ -293,9 +293,10 @@ NEAP_API void neap_answer_free(neap_answer *answer);
 /* Offers a good answer of the dependency (never one of the chain) to the policy's last_good stages;
  * without one does nothing.  Call it when the report said NEAP_SUCCESS and the body was kept whole.
  *
- * Kept by method, target, Host, Authorization, Cookie and the Accept headers, unless the stage has
- * a key function; then by what it returns.  Without one only answers to GET and HEAD are kept, and
- * none that says Cache-Control: no-store or private, or has a Set-Cookie.
+ * Kept by method, target, Host, Authorization, Cookie, X-API-Key and the Accept headers, unless the
+ * stage has a key function; then by what it returns.  Without one only answers to GET and HEAD are
+ * kept, and none that says Cache-Control: no-store or private, has a Set-Cookie, or a Vary on
+ * anything else: what tells clients apart by another header has to say one of these.
  *
  * Effects: copies the answer, within the stage's max_entries and max_bytes; if it is the same, not
  *          again within 250 ms or a tenth of max_age_ms. */
