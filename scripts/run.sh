@@ -72,5 +72,6 @@ EOF
 while both_run; do
   sleep 1 & wait $! || :
 done
-echo "make run: one of the two has ended" >&2
+if kill -0 "$sidecar" 2>/dev/null; then ended="the upstream"; else ended="neap"; fi
+echo "make run: $ended has ended, so all of it does" >&2
 exit 1
