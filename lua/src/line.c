@@ -81,6 +81,30 @@ static bool option(lua_State *L, const char *name) {
   return is_set;
 }
 
+static void table_clear(lua_State *L, int table) {
+  for (lua_pushnil(L); lua_next(L, table);) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, table);
+  }
+}
+
+/* What one policy's functions put into the tables they are lent (with rawset, or into args) must
+ * not be there for the next.  The method call is on top. */
+static void lent_clear(lua_State *L, line *n) {
+  int method = lua_gettop(L), call = method + 1, args = method + 2;
+  lua_getupvalue(L, method, M_CALL);
+  lua_getupvalue(L, method, M_ARGS);
+  table_clear(L, call);
+  table_clear(L, args);
+  lua_pushnil(L);
+  lua_setmetatable(L, args);
+  lua_pushinteger(L, 0);
+  lua_setfield(L, args, "n");
+  n->lent_args = 0;
+}
+
 /* line:adopt(generation, rules, number, options): all at once.
  *   options: classify, run (functions or nil), timeout_ms, has_trip, keeps, remembers */
 static int l_adopt(lua_State *L) {
@@ -94,6 +118,9 @@ static int l_adopt(lua_State *L) {
   bool has_trip = option(L, "has_trip"), keeps = option(L, "keeps"),
        remembers = option(L, "remembers");
   bool has_classify = option(L, "classify");
+  lua_settop(L, 5);
+  compat_getref(L, 1, LINE_METHOD);
+  if (lua_isfunction(L, -1)) lent_clear(L, n);
   lua_settop(L, 5);
   lua_getfield(L, 5, "run");
   bool has_run = lua_toboolean(L, 6);

@@ -253,6 +253,24 @@ describe("adopting another generation", function()
     assert.same({ 1, 1 }, { totals(g).neutral, totals(g).success })
   end)
 
+  it("leaves nothing to it that the old one put into the calls it was shown", function()
+    local seen
+    local function look(call)
+      seen = { call.result, call.args.n, call.args[1], call.args[2], call.args.mine }
+      return "success"
+    end
+    local g = fixture.guard { classify = function(call)
+      rawset(call, "result", "old")
+      setmetatable(call.args, { __index = function() return "old" end })
+      call.args.mine, call.args.n, call.args[2] = "old", 7, "old"
+      return "success"
+    end }
+    g:call(ok, 1)
+    g:adopt(fixture.policy { classify = look })
+    g:call(ok, 1)
+    assert.same({ "ok", 1, 1 }, seen)
+  end)
+
   it("logs what it warns of", function()
     local g, _, lines = fixture.guard()
     g:adopt(fixture.policy { warnings = { "p.lua:3: probes of 31 is a lot" } })
