@@ -79,7 +79,7 @@ struct http_conn {
   uv_shutdown_t shutdown;
   answer_framing framing;
   uint64_t answer_left;
-  bool writing, begun, ended, close_after, continued, over_high, finishing;
+  bool writing, begun, ended, close_after, continued, over_high;
 };
 
 struct http_server {
