@@ -325,7 +325,7 @@ function metrics.parts(guards, options)
       function(s) return s.duration_counts, s.duration_bounds_ms, s.duration_sum_ms end)
     for _, row in ipairs(GUARD) do family(out, row, all) end
     histograms(out, "neap_fallback_duration_seconds",
-      "How long the fallback chain took to answer or to decline.", all,
+      "How long a stage of the fallback chain took that answered.", all,
       function(s) return s.durations.counts, s.durations.bounds_ms, s.durations.sum_ms end)
     for _, extra in ipairs(options.more or {}) do extra_family(out, extra) end
     flush(out, true)
