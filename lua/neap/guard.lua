@@ -15,6 +15,7 @@ local event = require "neap.event"
 local fallback = require "neap.fallback"
 local line = require "neap.line"
 local plain = require "neap.hosts.plain"
+local suggest = require "neap.suggest"
 
 local guard = {}
 
@@ -334,7 +335,11 @@ local function check_options(options)
   if type(options) ~= "table" then error("options must be a table, got " .. type(options), 3) end
   for name, value in next, options do
     local expected = KNOWN_OPTIONS[name]
-    if not expected then error(("there is no option %s"):format(said(name)), 3) end
+    if not expected then
+      local names = {}
+      for option in next, KNOWN_OPTIONS do names[#names + 1] = option end
+      error(("there is no option %s%s"):format(said(name), suggest.hint(name, names)), 3)
+    end
     if expected ~= "any" and type(value) ~= expected then
       error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 3)
     end

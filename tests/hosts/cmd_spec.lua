@@ -305,7 +305,8 @@ return {
     { "return {",                       "local x = {",              " returns a nil, not a table" },
     { "return {.*",                     "return 5",
       " returns a number, not a table { routes = … }" },
-    { "return {",                       "return { routes = os.x,",  "1: " },
+    { "return {",                       "return { routes = os.x,",
+      "1: os is not known here: this file is a table { routes = … }" },
   } do
     it(("with %s for %s is refused with the place"):format(case[2], case[1]), function()
       local from = case[1]:gsub("[%-%[%]%(%)%.%%]", "%%%0"):gsub("%%%.%*", ".*")

@@ -403,7 +403,7 @@ describe("a guard", function()
         "policy must be a file's path, or what neap.policy.load gave, got nil" },
       { function() guard.new({}) end, "policy must be" },
       { function() guard.new(fixture.policy(), 5) end, "options must be a table" },
-      { function() guard.new(fixture.policy(), { pannel = 1 }) end, "there is no option pannel" },
+      { function() guard.new(fixture.policy(), { pannel = 1 }) end, "there is no option pannel: did you mean panel?" },
       { function() guard.new(fixture.policy(), { max_keys = 1.5 }) end,
         "max_keys must be a whole number" },
       { function() guard.new(fixture.policy(), { max_keys = "5" }) end,

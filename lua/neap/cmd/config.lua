@@ -123,9 +123,16 @@ end
 
 -- The file ----------------------------------------------------------------------------------------
 
+local NO_NAMES = {
+  __index = function(_, name)
+    error(("%s is not known here: this file is a table { routes = … }, not a program; a policy is "
+      .. "given by --policy"):format(tostring(name)), 2)
+  end,
+}
+
 --- Runs it with nothing at hand: it is a table, not a program.
 local function load_table(path, content)
-  local chunk, message = load(content, "@" .. path, "t", {})
+  local chunk, message = load(content, "@" .. path, "t", setmetatable({}, NO_NAMES))
   if not chunk then return nil, message end
   local ok, value = pcall(chunk)
   if not ok then return nil, tostring(value) end
