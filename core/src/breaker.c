@@ -60,6 +60,17 @@ static uint64_t opened_word(uint32_t epoch, uint64_t now_ms) {
   return (uint64_t)epoch << TIME_BITS | (now_ms & MASK(TIME_BITS));
 }
 
+/* When an epoch's OPEN began.  One that slept since its swap leaves a later epoch's alone. */
+static void opened_note(neap__breaker *b, uint32_t epoch, uint64_t now_ms) {
+  uint64_t old;
+  do {
+    old = word_load(&b->opened);
+    uint64_t ahead = ((old >> TIME_BITS) - epoch) & MASK(EPOCH_BITS);
+    if (ahead != 0 && ahead < MASK(EPOCH_BITS) / 2 && state_epoch(word_load(&b->state)) != epoch)
+      return;
+  } while (!word_swap(&b->opened, old, opened_word(epoch, now_ms)));
+}
+
 uint64_t neap__open_age_ms(const neap__breaker *b, uint64_t s, uint64_t now_ms) {
   uint64_t opened = word_load(&b->opened);
   bool is_known = state_kind(s) != NEAP_CLOSED && opened >> TIME_BITS == state_epoch(s);
@@ -85,7 +96,7 @@ static bool move(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now
   uint64_t time = now_ms + t->open_ms; /* until, or since */
   if (!word_swap(&b->state, s, state_word(t->to, t->level, t->epoch, time))) return false;
   if (open_age != 0) total_add(b, TOTAL_open_ms, open_age);
-  if (t->to == NEAP_OPEN) word_store(&b->opened, opened_word(t->epoch, now_ms));
+  if (t->to == NEAP_OPEN) opened_note(b, t->epoch, now_ms);
   if (t->flapping) total_add(b, TOTAL_flaps, 1);
   transition_count(b, t);
   if (moved != NULL) *moved = *t;
