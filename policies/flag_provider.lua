@@ -1,8 +1,9 @@
---- Feature flags: five failures in two seconds stop the calls; the last good answer,
---- then a reviewed default, serves instead.
+--- Feature flags: five failures in two seconds stop the calls, or six in a row: a provider that
+--- hangs fails one caller but four times in two seconds.  The last good answer, then a reviewed
+--- default, serves instead.
 ---
 ---   provider ---- answers ---------------------------------------> application
----      x  five failures in 2 s                                        ^   ^
+---      x  five failures in 2 s, or six in a row                       ^   ^
 ---      +-----> the flag's last answer, up to 10 minutes old ----------+   |
 ---      +-----> never asked before: the default below ---------------------+
 ---
@@ -11,7 +12,7 @@ return {
   name = "flag_provider",
 
   window    = { kind = "time", length_ms = 2000 },
-  trip      = { failures = 5 },
+  trip      = { failures = 5, consecutive_failures = 6 },
   open      = { cooldown_ms = 5000, backoff = 2, max_cooldown_ms = 60000, jitter = 0.2 },
   half_open = { probes = 3, successes = 2, concurrent = 1, lease_ms = 1000 },
   timeout_ms = 500,

@@ -1,5 +1,6 @@
 --- An HTTP service with steady traffic: opens when half of its answers in the last ten seconds
---- were failures, or half were slow, once there are twenty calls to judge by.
+--- were failures, or half were slow, once there are twenty calls to judge by.  Ten failures in a
+--- row open it too: one caller who waits for each timeout never makes twenty calls in ten seconds.
 ---
 ---   failures   5xx, 429, timeouts, no connection
 ---   neutral    other 4xx: the caller's mistake, not the service's
@@ -14,6 +15,7 @@ return {
     slow_rate     = 0.5,
     slow_call_ms  = params.slow_call_ms or 1000,
     minimum_calls = 20,
+    consecutive_failures = 10,
   },
   open      = { cooldown_ms = 5000, backoff = 2, max_cooldown_ms = 60000, jitter = 0.2 },
   half_open = { probes = 5, successes = 4, concurrent = 2 },

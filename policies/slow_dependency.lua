@@ -7,6 +7,9 @@
 ---
 --- A slow answer is still an answer and is served; the breaker only asks whether the next call is
 --- worth its wait.  Slow probes fail too: it closes when the dependency is quick again.
+---
+--- One caller who waits for each timeout makes but six calls in half a minute: six failures in a
+--- row open it, too.
 return {
   name = "slow_dependency",
 
@@ -16,6 +19,7 @@ return {
     slow_call_ms  = params.slow_call_ms or 800,
     failure_rate  = 0.5,
     minimum_calls = 10,
+    consecutive_failures = 6,
   },
   open      = { cooldown_ms = 10000, backoff = 1.5, max_cooldown_ms = 60000, jitter = 0.3 },
   half_open = { probes = 4, successes = 3, concurrent = 1 },

@@ -11,6 +11,9 @@ local DAY_MS = 24 * 60 * 60 * 1000
 local WRONG_WINDOW = 'belongs to a window of kind = "%s"; this one has kind = "%s"'
 local NO_RULE = "has no rule: give failures, consecutive_failures, failure_rate, slow_rate or "
   .. "decide, e.g. trip = { failures = 5 }"
+local HANGS = "one caller of a dependency that hangs never opens it: %s calls of timeout_ms = %s "
+  .. "take longer than window.length_ms = %s; add trip.consecutive_failures"
+local MINIMUM_CALLS = 10 -- of a time window, if not given: as the core has it
 local IS_RULE = {
   failures = true, consecutive_failures = true, failure_rate = true, slow_rate = true,
   decide = true,
@@ -104,12 +107,16 @@ end
 
 -- ---- Rules ------------------------------------------------------------------------------------
 
+-- Replicas of one service must not come back to a dependency in step: every process has its own.
+local seed = core.seed()
+
 --- The core's rules; what it finds wrong is reported by the policy's key.
 ---@param values table<string, any>
 ---@param report neap.report
 ---@return userdata|nil rules
 function together.rules(values, report)
   local numbers = {
+    seed = seed,
     trip_by_function = values["trip.decide"] ~= nil,
     decide_by_function = values["half_open.decide"] ~= nil,
   }
@@ -137,6 +144,23 @@ function together.has_rate(values)
   return (values["trip.failure_rate"] or values["trip.slow_rate"] or values["trip.decide"]) ~= nil
 end
 
+--- A dependency that hangs gives one caller a failure per timeout_ms.  Warns if no rule can come to
+--- hold for that, as so many have never been in the window at once.  Failures in a row, and what a
+--- function makes of them, know no window.
+local function warn_of_hangs(v, warn)
+  if not v.timeout_ms or v["window.kind"] == "count" then return end
+  if v["trip.consecutive_failures"] or v["trip.decide"] then return end
+  local key = v["trip.failures"] and "trip.failures" or "trip.minimum_calls"
+  local needed = v["trip.failures"] or MINIMUM_CALLS
+  if v["trip.failure_rate"] or v["trip.slow_rate"] then
+    local calls = v["trip.minimum_calls"] or MINIMUM_CALLS
+    needed = v["trip.failures"] and math.min(needed, calls) or calls
+  end
+  local length_ms = in_force(v, "window.length_ms")
+  if needed * v.timeout_ms <= length_ms then return end
+  warn(v[key] and key or "trip", HANGS, shown(needed), shown(v.timeout_ms), shown(length_ms))
+end
+
 --- Sentences about what can be, but hardly was meant.
 ---@param values table<string, any>
 ---@param made neap.Stage[]
@@ -153,6 +177,7 @@ function together.warnings(values, made)
   if slow and timeout and slow >= timeout then
     warn("trip.slow_call_ms", "no call is slow: at timeout_ms = %s it is given up", shown(timeout))
   end
+  warn_of_hangs(values, warn)
   for i = 1, #made - 1 do
     if is_total(made[i]) then
       warn(("fallback[%d]"):format(i + 1), "is never asked: fallback[%d] always answers", i)

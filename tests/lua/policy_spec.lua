@@ -722,9 +722,43 @@ describe("a warning", function()
       "policies/x.lua:5: fallback[2]: is never asked: fallback[1] always answers" },
     { 'fallback_on = { "refused" },',
       "policies/x.lua:4: fallback_on: has no effect: there is no fallback" },
+    { "timeout_ms = 500,\nwindow = { length_ms = 2000 },\ntrip = { failures = 5 },",
+      "policies/x.lua:5: trip.failures: one caller of a dependency that hangs never opens it: 5 "
+        .. "calls of timeout_ms = 500 take longer than window.length_ms = 2000; add "
+        .. "trip.consecutive_failures" },
+    { "timeout_ms = 501,\ntrip = { failure_rate = 0.5, minimum_calls = 20 },",
+      "policies/x.lua:4: trip.minimum_calls: one caller of a dependency that hangs never opens it: "
+        .. "20 calls of timeout_ms = 501 take longer than window.length_ms = 10000; add "
+        .. "trip.consecutive_failures" },
+    { "timeout_ms = 1001,\ntrip = { slow_rate = 0.5, slow_call_ms = 5 },",
+      "policies/x.lua:4: trip: one caller of a dependency that hangs never opens it: 10 calls of "
+        .. "timeout_ms = 1001 take longer than window.length_ms = 10000; add "
+        .. "trip.consecutive_failures" },
   } do
     it("says what is allowed but was hardly meant: " .. case[2], function()
       assert.same({ case[2] }, load(case[1]).warnings)
     end)
   end
+
+  for _, text in ipairs {
+    "timeout_ms = 500,\nwindow = { length_ms = 2500 },\ntrip = { failures = 5 },",
+    "timeout_ms = 500,\nwindow = { length_ms = 2000 },\n"
+      .. "trip = { failures = 5, consecutive_failures = 6 },",
+    'timeout_ms = 5000,\nwindow = { kind = "count" },\ntrip = { failures = 5 },',
+    "timeout_ms = 5000,\ntrip = { decide = function() end, failures = 5 },",
+    "timeout_ms = 1000,\ntrip = { failures = 20, failure_rate = 0.5 },",
+    "timeout_ms = 1000,\ntrip = { failures = 5, failure_rate = 0.5, minimum_calls = 50 },",
+    "window = { length_ms = 100 },\ntrip = { failures = 5 },",
+  } do
+    it("is not given where a hang opens it: " .. text, function()
+      assert.same({}, load(text).warnings)
+    end)
+  end
+
+  it("is not given of the policies that come along", function()
+    for _, name in ipairs { "flag_provider", "grpc_service", "http_upstream", "low_traffic",
+      "payments", "slow_dependency" } do
+      assert.same({}, assert(policy.load(("policies/%s.lua"):format(name))).warnings)
+    end
+  end)
 end)

@@ -12,12 +12,22 @@ describe("policies/flag_provider.lua", function()
     assert.equal("open", it_works:call { status = 200 })
   end)
 
-  it("stays closed when the five are spread wider", function()
-    for _ = 1, 50 do
-      it_works:call { status = 500 }
-      it_works.clock:advance(501)
+  it("stays closed when the five are spread wider, and no six come in a row", function()
+    for _ = 1, 10 do
+      for _ = 1, 5 do
+        it_works:call { status = 500 }
+        it_works.clock:advance(501)
+      end
+      assert.equal("success", it_works:call { status = 200 })
     end
     assert.equal("closed", it_works:state())
+  end)
+
+  it("opens for one caller of a provider that hangs: after six timeouts in a row", function()
+    assert.equal("timeout", it_works:calls(5, { ended_by = "timeout" }, 510))
+    assert.equal("closed", it_works:state())
+    it_works:call({ ended_by = "timeout" }, 510)
+    assert.equal("open", it_works:state())
   end)
 
   for _, code in ipairs { "FLAG_NOT_FOUND", "PARSE_ERROR", "INVALID_CONTEXT",
@@ -76,7 +86,9 @@ describe("policies/flag_provider.lua", function()
     assert.equal(1, n)
     local policy = assert(require("neap.policy").parse(text, "flag_provider.lua"))
     it_works.guard:adopt(policy)
-    it_works:calls(2, { status = 500 })
+    it_works:call({ ended_by = "timeout" }, 500)
+    assert.equal("closed", it_works:state())
+    it_works:call({ ended_by = "timeout" }, 500)
     assert.equal("open", it_works:state())
   end)
 

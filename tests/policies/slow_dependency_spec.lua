@@ -36,6 +36,13 @@ describe("policies/slow_dependency.lua", function()
     assert.equal("open", it_works:state())
   end)
 
+  it("opens for one caller of what hangs: after six timeouts in a row", function()
+    assert.equal("timeout", it_works:calls(5, { ended_by = "timeout" }, 5010))
+    assert.equal("closed", it_works:state())
+    it_works:call({ ended_by = "timeout" }, 5010)
+    assert.equal("open", it_works:state())
+  end)
+
   it("serves an answer up to five minutes old meanwhile", function()
     it_works.guard:remember({ id = "GET /" }, "yesterday's list")
     it_works.clock:advance(300000)
