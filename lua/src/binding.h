@@ -94,6 +94,9 @@ void *neap__test(lua_State *L, int index, int upvalue);
 enum { UP_BREAKER = 1, UP_RULES, UP_PERMIT, UP_COUNT = UP_PERMIT };
 void neap__push_metatables(lua_State *L);
 
+/* Bits that nobody can guess: from the system, or else hard to guess. */
+uint64_t neap__entropy(void);
+
 neap_breaker *neap__check_breaker(lua_State *L, int arg);
 const neap_rules *neap__check_rules(lua_State *L, int arg);
 

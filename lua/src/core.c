@@ -1,6 +1,9 @@
 /* core.c: the module neap.core. */
 #include "binding.h"
 
+#include <time.h>
+#include <unistd.h>
+
 #include "files.h"
 #include "sandbox.h"
 
@@ -14,6 +17,18 @@ static int l_protect(lua_State *L) {
   lua_pushboolean(L, 0);
   lua_replace(L, 1);
   return 2;
+}
+
+uint64_t neap__entropy(void) {
+  uint64_t bits;
+  if (getentropy(&bits, sizeof bits) == 0) return bits;
+  return (uint64_t)(uintptr_t)&bits ^ (uint64_t)time(NULL) << 32 ^ (uint64_t)getpid();
+}
+
+/* seed() -> a whole number under 2^53 that no other process is likely to have */
+static int l_seed(lua_State *L) {
+  compat_pushwide(L, neap__entropy() >> 11);
+  return 1;
 }
 
 /* The upper bounds of the histograms of durations, but the last, which has none. */
@@ -48,6 +63,8 @@ int luaopen_neap_core(lua_State *L) {
   lua_setfield(L, -2, "version");
   lua_pushcfunction(L, l_protect);
   lua_setfield(L, -2, "protect");
+  lua_pushcfunction(L, l_seed);
+  lua_setfield(L, -2, "seed");
   push_bounds(L);
   lua_setfield(L, -2, "duration_bounds_ms");
   neap__open_rules(L);

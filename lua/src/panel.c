@@ -2,9 +2,6 @@
  * are held. */
 #include "binding.h"
 
-#include <time.h>
-#include <unistd.h>
-
 /*  userdata: | box_panel | up to 63 bytes | the panel, aligned to a cache line | */
 #define LINE_BYTES   64
 #define CAPACITY_MAX 4194304
@@ -28,13 +25,6 @@ void neap__push_breaker(lua_State *L, int panel_index, neap_breaker *breaker) {
   luaL_setmetatable(L, NEAP__BREAKER);
 }
 
-/* Of the hash of names that may come from outside: from the system, or else hard to guess. */
-static uint64_t hash_key(const void *box) {
-  uint64_t key;
-  if (getentropy(&key, sizeof key) == 0) return key;
-  return (uint64_t)(uintptr_t)box ^ (uint64_t)time(NULL) << 32;
-}
-
 /* panel(capacity) -> panel */
 static int l_panel(lua_State *L) {
   uint32_t capacity = (uint32_t)neap__check_count(L, 1, "capacity", 1, CAPACITY_MAX);
@@ -42,7 +32,7 @@ static int l_panel(lua_State *L) {
   box_panel *box = (box_panel *)compat_new(L, sizeof *box + LINE_BYTES - 1 + size, 0);
   box->panel = NULL;
   void *memory = aligned(box + 1);
-  neap_status status = neap_panel_init(memory, size, capacity, hash_key(box), &box->panel);
+  neap_status status = neap_panel_init(memory, size, capacity, neap__entropy(), &box->panel);
   if (status != NEAP_OK) return luaL_error(L, "panel: %s", neap_status_text(status));
   luaL_setmetatable(L, NEAP__PANEL);
   return 1;

@@ -318,6 +318,10 @@ function core.clock_precise() end
 ---@return boolean, any ...
 function core.protect(f, ...) end
 
+--- For the `seed` of rules: a whole number under 2^53 that no other process is likely to have.
+---@return integer
+function core.seed() end
+
 ---@class neap.core.Line one key of a guard at work; for neap.line
 local Line = {}
 
