@@ -13,6 +13,7 @@ fail() { echo "test_demo_modes: $*" >&2; exit 1; }
 
 demo="${LUA:-lua5.4} examples/demo/upstream.lua"
 start() {
+  : >"$dir/log" # or the address of the one before might be read
   $demo --listen 127.0.0.1:0 "$@" >"$dir/log" 2>&1 &
   pid=$!
   tries=200
