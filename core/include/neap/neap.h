@@ -307,11 +307,12 @@ NEAP_API void neap_breaker_reset(neap_breaker *b, const neap_rules *rules, uint6
 NEAP_API neap_status neap_breaker_trip(neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
                                        uint64_t open_ms, neap_transition *moved);
 
+#define NEAP_MODE_OF_RULES ((neap_mode)-1)
+
 /* Sets the operator's mode, which goes before rules->mode, for for_ms (0: until it is set again; at
  * most 31 days), or with NEAP_MODE_OF_RULES gives that back.
  *
  * Errors: NEAP_ERANGE if for_ms is longer. */
-#define NEAP_MODE_OF_RULES ((neap_mode)-1)
 NEAP_API neap_status neap_breaker_set_mode(neap_breaker *b, uint64_t now_ms, neap_mode mode,
                                            uint64_t for_ms);
 
@@ -467,6 +468,7 @@ NEAP_API neap_breaker *neap_panel_find(const neap_panel *p, const char *name, si
 /* Row i of 0..capacity-1, or NULL if it is free. */
 NEAP_API neap_breaker *neap_panel_row(const neap_panel *p, uint32_t i);
 
+/* Rows there are. */
 NEAP_API uint32_t neap_panel_capacity(const neap_panel *p);
 
 /* Rows in use.  O(capacity). */
