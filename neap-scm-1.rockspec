@@ -82,6 +82,7 @@ build = {
     ["neap.problem"] = "lua/neap/problem.lua",
     ["neap.refusal"] = "lua/neap/refusal.lua",
     ["neap.reload"] = "lua/neap/reload.lua",
+    ["neap.reported"] = "lua/neap/reported.lua",
     ["neap.retry_after"] = "lua/neap/retry_after.lua",
     ["neap.sandbox"] = "lua/neap/sandbox.lua",
     ["neap.schema"] = "lua/neap/schema.lua",
