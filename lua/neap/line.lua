@@ -12,6 +12,7 @@
 local core = require "neap.core"
 local fallback = require "neap.fallback"
 local refusal = require "neap.refusal"
+local check_fields = require("neap.reported").check
 
 local OUTCOMES = { success = true, failure = true, timeout = true, neutral = true }
 local FAILED = { failure = true, timeout = true }
@@ -253,6 +254,7 @@ function hooks.report(self, permit, given)
   check_call(given)
   local duration_ms, generation, owner, kind = self.native:about(permit)
   if owner and owner.guard ~= self.guard then error("the permit is another guard's", 2) end
+  if type(given) == "table" then check_fields(given) end
   local of_permit = owner or self
   if kind == "used" then return "neutral", "used" end
   if type(given) == "string" then

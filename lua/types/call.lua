@@ -1,6 +1,8 @@
 ---@meta
 --- A call, as policies and fallback stages see it, and as hosts report it.
 
+--- A report says how the call went, and has no other fields than these: guard:report raises on one
+--- that it does not know.
 ---@class neap.Call
 ---@field status? integer of HTTP
 ---@field grpc_status? integer|string

@@ -6,7 +6,7 @@ local function totals(g, key) return g:snapshot(key).totals end
 local function by_status(call)
   if call.status == 404 then return "neutral", "no such thing" end
   if call.status and call.status >= 500 then return call.ended_by == "timeout" and "timeout"
-    or "failure", "server error", call.retry end
+    or "failure", "server error", call.retry_after_ms end
   return "success"
 end
 
@@ -122,7 +122,7 @@ describe("report", function()
 
   it("heeds the dependency's wish to be left alone", function()
     local g = fixture.guard { classify = by_status, numbers = { consecutive_failures = 1 } }
-    g:report(g:acquire(), { status = 503, retry = 9000 })
+    g:report(g:acquire(), { status = 503, retry_after_ms = 9000 })
     assert.equal(9000, g:snapshot().retry_after_ms)
   end)
 
@@ -132,6 +132,56 @@ describe("report", function()
     fixture.open(g)
     assert.same({ "success", "stale" }, { g:report(late, "success") })
     assert.same({ 1, "open" }, { totals(g).stale, g:snapshot().state })
+  end)
+
+  for _, case in ipairs {
+    { { stauts = 500 }, "the report's stauts is no field of a call: did you mean status?" },
+    { { status = 200, durationms = 5 },
+      "the report's durationms is no field of a call: did you mean duration_ms?" },
+    { { status = 200, zzzzzzzz = 5 }, "the report's zzzzzzzz is no field of a call (" },
+    { { 500 }, "the report's 1 is no field of a call (" },
+    { {}, "the report does not say how the call went: give one of status" },
+    { { key = "k", args = {} }, "the report does not say how the call went" },
+    { { ended_by = "tiemout" }, 'the report\'s ended_by is "tiemout", not one of answer, bulkhead, '
+      .. "caller, timeout, transport: did you mean timeout?" },
+    { { status = 200, ended_by = 5 }, "the report's ended_by is 5, not one of answer" },
+  } do
+    it("raises and counts nothing: " .. case[2], function()
+      local g = fixture.guard()
+      local permit = g:acquire()
+      local ok, message = pcall(function() g:report(permit, case[1]) end)
+      assert.is_false(ok)
+      assert.equal(case[2], message:match("guard_steps_spec%.lua:%d+: (.*)$"):sub(1, #case[2]))
+      assert.equal(0, totals(g).success + totals(g).failure + totals(g).timeout)
+      assert.same({ "success", "counted" }, { g:report(permit, { status = 200 }) })
+    end)
+  end
+
+  it("takes each field that says how the call went, and each way to end", function()
+    local g = fixture.guard { numbers = { consecutive_failures = 100 } }
+    for field, value in pairs {
+      status = 200, grpc_status = 0, code = "X", headers = {}, body = "", result = 1, error = "x",
+      raised = true, ended_by = "answer", duration_ms = 5,
+    } do
+      assert.equal("counted", select(2, g:report(g:acquire(), { [field] = value })), field)
+    end
+    for _, ended_by in ipairs { "answer", "timeout", "transport", "caller", "bulkhead" } do
+      assert.equal("counted", select(2, g:report(g:acquire(), { ended_by = ended_by })), ended_by)
+    end
+    assert.equal("counted", select(2, g:report(g:acquire(), { status = 200, ended_by = false })))
+  end)
+
+  it("checks its table without taking memory for it", function()
+    local check = require("neap.reported").check
+    local given = { status = 200, ended_by = "answer", duration_ms = 5, args = {} }
+    check(given)
+    collectgarbage()
+    collectgarbage "stop"
+    local before = collectgarbage("count")
+    for _ = 1, 1000 do check(given) end
+    local taken = collectgarbage("count") - before
+    collectgarbage "restart"
+    assert.equal(0, taken)
   end)
 
   it("leaves the table it is given as it was, whatever kind of table that is (B172)", function()
@@ -148,14 +198,14 @@ end)
 describe("a permit", function()
   local function generation(name)
     return fixture.policy { hash = name, classify = function(call)
-      call.seen[#call.seen + 1] = name
+      call.result[#call.result + 1] = name
       return "success"
     end }
   end
 
   it("is classified by the policy that gave it, a plain number or not", function()
     local g, now = fixture.guard { classify = function(call)
-      call.seen[#call.seen + 1] = "first" return "success" end }
+      call.result[#call.result + 1] = "first" return "success" end }
     local seen = {}
     local plain, held = g:acquire(), g:acquire("k")
     g:adopt(generation "second")
@@ -163,7 +213,7 @@ describe("a permit", function()
     g:adopt(generation "third")
     now:advance(1)
     for _, permit in ipairs { plain, held, later, g:acquire() } do g:report(permit,
-      { seen = seen }) end
+      { result = seen }) end
     assert.same({ "first", "first", "second", "third" }, seen)
   end)
 
@@ -174,8 +224,8 @@ describe("a permit", function()
     for i = 1, 20 do g:adopt(generation("g" .. i)) end
     local recent = g:acquire()
     for i = 21, 28 do g:adopt(generation("g" .. i)) end
-    g:report(old, { seen = seen })
-    g:report(recent, { seen = seen })
+    g:report(old, { result = seen })
+    g:report(recent, { result = seen })
     assert.same({ "g28", "g20" }, seen)
   end)
 
@@ -200,7 +250,7 @@ describe("a permit", function()
     old = nil -- luacheck: ignore
     collectgarbage()
     assert.is_true(collectgarbage("count") - before < 64)
-    assert.equal("counted", select(2, g:report(held, { seen = {} })))
+    assert.equal("counted", select(2, g:report(held, { result = {} })))
     assert.equal(n, g:stats().reloads.ok)
   end)
 end)
