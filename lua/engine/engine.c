@@ -232,6 +232,7 @@ neap_guard *neap_engine_guard_at(neap_engine *e, size_t i) {
 const char *neap_guard_name(const neap_guard *g) { return g->name; }
 
 uint32_t neap_guard_timeout_ms(const neap_guard *g) { return g->timeout_ms; }
+uint32_t neap_guard_lease_ms(const neap_guard *g) { return g->rules->lease_ms; }
 
 size_t neap_guard_wants_body(const neap_guard *g) { return g->wants_body ? NEAP_BODY_MAX : 0; }
 

@@ -10,7 +10,8 @@ struct neap_guard {
   /* told by the test */
   uint32_t timeout_ms;
   size_t wants;
-  bool refuses;
+  bool refuses, probes;
+  uint32_t lease_ms;
   const char *source; /* of the chain's answer; NULL: it declines */
   neap_answer answer;
 
@@ -47,7 +48,7 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t n, neap_t
   g->acquired++;
   g->outstanding++;
   ticket->opaque[0] = 1;
-  return NEAP_ALLOW;
+  return g->probes ? NEAP_ALLOW_PROBE : NEAP_ALLOW;
 }
 
 static neap_outcome guard_classify(const neap_result *r) {
@@ -106,6 +107,7 @@ void neap_guard_remember(neap_guard *g, const char *key, size_t n, const neap_re
 
 size_t neap_guard_wants_body(const neap_guard *g) { return g->wants; }
 uint32_t neap_guard_timeout_ms(const neap_guard *g) { return g->timeout_ms; }
+uint32_t neap_guard_lease_ms(const neap_guard *g) { return g->lease_ms; }
 const char *neap_guard_name(const neap_guard *g) {
   (void)g;
   return "policy";

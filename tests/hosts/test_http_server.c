@@ -550,18 +550,38 @@ static void test_slow_body(void **state) {
   assert_int_equal(seen.aborts, 1);
   assert_int_equal(seen.reason, HTTP_ABORT_BODY);
   close(c);
-  /* 300 bytes at 1 byte a millisecond: 400 ms in all */
+  /* 300 bytes at 1 byte a millisecond: 400 ms in all, of which no more than 100 at a time */
   c = dial_server();
   static char some[300];
   memset(some, 'x', sizeof some);
   say(c, POST CL "310\r\n\r\n");
   say_bytes(c, some, sizeof some);
-  turn_for(250);
-  say(c, "0123456789");
+  for (int i = 0; i < 10; i++) {
+    turn_for(20);
+    say(c, (char[]){(char)('0' + i), 0});
+  }
   hear(c, "0123456789");
   assert_begins(heard, "HTTP/1.1 200 ");
   close(c);
   serve_no_more();
+}
+
+/* What has come already buys no time to stand still. */
+static void test_stalled_body(void **state) {
+  static char some[200000];
+  (void)state;
+  serve((http_limits){.body_ms = 100, .body_rate = 1});
+  int c = dial_server();
+  say(c, POST CL "1000000\r\n\r\n");
+  say_bytes(c, some, sizeof some);
+  uint64_t begin = now_ms();
+  hear_all(c);
+  assert_begins(heard, "HTTP/1.1 408 ");
+  assert_in_range(now_ms() - begin, 60, 2000);
+  assert_int_equal(seen.reason, HTTP_ABORT_BODY);
+  close(c);
+  serve_no_more();
+  assert_in_range(http_limits_default().body_rate, 8, 64); /* 64 to 512 kbit/s */
 }
 
 /* Time in which a body is not read, because whoever gets it takes no more, is not the client's. */
@@ -915,6 +935,7 @@ int main(void) {
       IT("serves others beside 2,000 slow clients (B247)", test_many_slow_heads),
       IT("closes idle connections without a word", test_idle),
       IT("gives a body a deadline that grows with it (B247)", test_slow_body),
+      IT("waits no longer for the next byte of a body that is half there", test_stalled_body),
       IT("does not count time in which it does not read", test_paused_body),
       IT("cuts off a reader that does not read (B247)", test_slow_reader),
       IT("waits for one that reads", test_patient_reader),

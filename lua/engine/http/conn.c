@@ -48,15 +48,19 @@ void http_conn_read_within(http_conn *conn, uint64_t ms) {
   http_conn_timer(conn);
 }
 
-static uint64_t body_allowance(const http_conn *conn) {
+/* Whichever comes first: all of the body's time is used up, or its next byte is overdue. */
+static uint64_t body_due(const http_conn *conn) {
   const http_limits *l = &conn->server->limits;
   uint64_t allowed = l->body_ms + conn->body_received / l->body_rate;
-  return allowed > conn->body_spent_ms ? allowed - conn->body_spent_ms : 0;
+  uint64_t left = allowed > conn->body_spent_ms ? allowed - conn->body_spent_ms : 0;
+  uint64_t total = conn->body_since + left, next = conn->body_heard + l->body_ms;
+  return total < next ? total : next;
 }
 
 void http_body_clock_start(http_conn *conn) {
-  conn->body_since = uv_now(conn->server->loop);
-  http_conn_read_within(conn, body_allowance(conn));
+  conn->body_since = conn->body_heard = uv_now(conn->server->loop);
+  conn->read_due = body_due(conn);
+  http_conn_timer(conn);
 }
 
 void http_body_clock_stop(http_conn *conn) {
@@ -74,7 +78,7 @@ static void on_late_read(http_conn *conn, uint64_t now) {
       http_conn_refuse(conn, &late);
       break;
     case CONN_BUSY:
-      conn->read_due = conn->body_since + body_allowance(conn);
+      conn->read_due = body_due(conn);
       if (conn->read_due > now) break;
       server->stats.late++;
       http_body_fail(conn, late.status, late.detail);

@@ -71,6 +71,7 @@ struct http_conn {
   uint64_t body_left;     /* of a Content-Length */
   uint64_t body_received; /* of this body, framing apart */
   uint64_t body_since, body_spent_ms;
+  uint64_t body_heard; /* when its last bytes came, or reading began again */
   bool reading, paused, keep_alive, blank_skipped, eof, advancing;
 
   /* writing */

@@ -18,7 +18,9 @@
  * by what it has shown until then; one whose client left, as ended by the caller.
  *
  * The deadline counts time in which it is the upstream's turn.  A client that is slow to send or to
- * take is not the upstream's fault: the server has deadlines for it.
+ * take is not the upstream's fault: the server has deadlines for it.  Nor may it keep a probe's slot,
+ * or lose it: a probe whose body is not there by half of the lease is reported as ended by the
+ * caller, and the exchange goes on unwatched.
  */
 #ifndef NEAP_HTTP_EXCHANGE_H
 #define NEAP_HTTP_EXCHANGE_H
@@ -35,6 +37,7 @@ typedef enum exchange_due {
   DUE_HOLD,   /* holding back has to end */
   DUE_JUDGE,  /* a streamed answer has to be reported */
   DUE_STALL,  /* a streamed answer stands still */
+  DUE_PROBE,  /* a probe that waits for its body is given back */
   DUE_COUNT
 } exchange_due;
 
@@ -50,6 +53,7 @@ struct exchange {
   neap_ticket ticket;
   bool admitted; /* the ticket is out */
   uint64_t sent_ns, head_ns;
+  uint64_t probe_due; /* by then its body has to be on its way up; 0: no probe, or whole */
 
   http_bytes body; /* of the request: whole, or what is on its way */
   size_t body_read;
@@ -96,7 +100,8 @@ void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_aft
 /* verdict.c */
 extern const http_transfer_events ex_transfer_events;
 void ex_late(exchange *ex);
-void ex_left(exchange *ex); /* the client has gone */
+void ex_left(exchange *ex);      /* the client has gone */
+void ex_give_back(exchange *ex); /* the ticket: the client is too slow for a probe */
 void ex_stream(exchange *ex);
 void ex_judge(exchange *ex);
 void ex_stalled(exchange *ex);

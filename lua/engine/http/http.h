@@ -26,6 +26,8 @@
  * Caveats. - A client that closes its side of the connection has left: the call is given up.
  *          - A request with a body that was not kept whole (over 64 KiB, or not all there yet) is
  *            never sent a second time and never shown to the fallback chain.
+ *          - A probe whose body is still on its way after half of its lease has nothing to say about
+ *            the upstream: it is given back, as ended by the caller, and the call goes on without.
  *          - A streamed answer that outlasts timeout_ms is reported by its head; should it break
  *            off later, the client sees that, the breaker does not.
  *
@@ -59,11 +61,12 @@ typedef struct http_limits {
   uint32_t queue_bytes; /* unsent answer over which the upstream is paused   262,144 */
   uint32_t header_ms;   /* from a head's first byte to its last; over: 408   10,000 */
   uint32_t idle_ms;     /* between requests, and before the first; close     75,000 */
-  uint32_t body_ms;   /* for a body, and 1 ms more for each body_rate bytes received; time in which
-                            the server does not read is not counted.  Over: 408      30,000 */
-  uint32_t body_rate; /* bytes per ms: the slowest upload that is let go on      1 */
-  uint32_t send_ms;   /* for a client to take queue_bytes; over: cut off   30,000 */
-  uint32_t linger_ms; /* after an answer that closes: for the client to read it   2,000 */
+  uint32_t body_ms;     /* for a body, and 1 ms more for each body_rate bytes received; and for any
+                            one wait for its next byte.  Time in which the server does not read is
+                            not counted.  Over: 408      30,000 */
+  uint32_t body_rate;   /* bytes per ms: the slowest upload that is let go on      16 */
+  uint32_t send_ms;     /* for a client to take queue_bytes; over: cut off   30,000 */
+  uint32_t linger_ms;   /* after an answer that closes: for the client to read it   2,000 */
 } http_limits;
 
 http_limits http_limits_default(void);

@@ -32,6 +32,7 @@ static void body_complete(http_conn *conn) {
 }
 
 static void body_give(http_conn *conn, const char *bytes, size_t length) {
+  conn->body_heard = uv_now(conn->server->loop);
   /* an answer that is complete needs no more of the question */
   if (conn->handler->on_body && !conn->ended) {
     conn->handler->on_body(conn->data, &conn->request, bytes, length);

@@ -12,7 +12,7 @@ http_limits http_limits_default(void) {
       .header_ms = 10000,
       .idle_ms = 75000,
       .body_ms = 30000,
-      .body_rate = 1,
+      .body_rate = 16,
       .send_ms = 30000,
       .linger_ms = 2000,
   };

@@ -39,6 +39,9 @@ static void on_timer(uv_timer_t *timer) {
       case DUE_ANSWER: ex_late(ex); break;
       case DUE_HOLD: ex->stage == EX_COLLECT ? ex_start(ex) : ex_stream(ex); break;
       case DUE_JUDGE: ex_judge(ex); break;
+      case DUE_PROBE:
+        if (ex->upload_waits) ex_give_back(ex); /* else ex_upload() will */
+        break;
       default: ex_stalled(ex); break;
     }
   }
@@ -66,7 +69,7 @@ static exchange *ex_take(proxy_route *route) {
   }
   ex->stage = EX_COLLECT;
   ex->body.length = ex->body_read = ex->held.length = 0;
-  ex->body_total = ex->received = 0;
+  ex->body_total = ex->received = ex->probe_due = 0;
   ex->body_done = ex->upload_waits = ex->keeps = ex->blocked = ex->admitted = false;
   return ex;
 }
@@ -138,6 +141,10 @@ static void ex_start(exchange *ex) {
   route->calls++;
   ex->sent_ns = ex->head_ns = uv_hrtime();
   ex_due(ex, DUE_ANSWER, ex_deadline_ms(ex));
+  if (verdict == NEAP_ALLOW_PROBE && !ex->body_done) {
+    ex_due(ex, DUE_PROBE, neap_guard_lease_ms(route->guard) / 2);
+    ex->probe_due = ex->due[DUE_PROBE];
+  }
   ex->transfer = http_transfer_new(route->upstream, ex->request, &ex_transfer_events, ex);
   http_transfer_go(ex->transfer);
 }
@@ -186,6 +193,7 @@ static void on_body_end(void *data, http_request *request) {
 size_t ex_upload(exchange *ex, char *buffer, size_t size) {
   http_request_continue(ex->request);
   if (!ex->request) return 0; /* it left just now */
+  if (ex->probe_due && uv_now(ex->route->loop) >= ex->probe_due) ex_give_back(ex);
   size_t n = ex->body.length - ex->body_read;
   if (n > size) n = size;
   if (!n && !ex->body_done) {

@@ -32,6 +32,7 @@ static neap_result ex_result(const exchange *ex, neap_ended_by ended_by, bool co
 }
 
 static neap_outcome ex_report(exchange *ex, neap_result *result) {
+  if (!ex->admitted) return NEAP_NEUTRAL; /* given back before */
   neap_request question = ex_question(ex);
   result->request = &question;
   ex->admitted = false;
@@ -271,11 +272,17 @@ static void ex_cut(exchange *ex, neap_ended_by ended_by) {
 
 void ex_stalled(exchange *ex) { ex_cut(ex, NEAP_ENDED_TIMEOUT); }
 
+/* That this caller is slow says nothing about the upstream, and others wait for the slot. */
+void ex_give_back(exchange *ex) {
+  ex->probe_due = 0;
+  ex_due(ex, DUE_PROBE, UINT64_MAX);
+  if (!ex->admitted) return;
+  neap_result result = ex_result(ex, NEAP_ENDED_CALLER, false);
+  ex_report(ex, &result);
+}
+
 void ex_left(exchange *ex) {
-  if (ex->admitted) {
-    neap_result result = ex_result(ex, NEAP_ENDED_CALLER, false);
-    ex_report(ex, &result);
-  }
+  ex_give_back(ex);
   ex_over(ex);
 }
 

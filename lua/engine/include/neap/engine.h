@@ -139,6 +139,10 @@ NEAP_API const char *neap_guard_name(const neap_guard *guard);
 /* The policy's timeout_ms now; 0: none.  The program's to enforce: report NEAP_ENDED_TIMEOUT. */
 NEAP_API uint32_t neap_guard_timeout_ms(const neap_guard *guard);
 
+/* The policy's half_open.lease_ms now: a probe (NEAP_ALLOW_PROBE) not reported by then is lost, and
+ * its round failed.  Report one that its own caller holds up as NEAP_ENDED_CALLER before that. */
+NEAP_API uint32_t neap_guard_lease_ms(const neap_guard *guard);
+
 /* The largest body, in bytes, that the policy has a use for (to classify, to remember); 0: none, so
  * it need not be kept.  A body over that is reported as NULL. */
 NEAP_API size_t neap_guard_wants_body(const neap_guard *guard);
