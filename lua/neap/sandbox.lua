@@ -1,7 +1,9 @@
 --- What a policy file runs in: an environment of its own, and a box that bounds what it may do.
 --
---   sees      assert error ipairs next pairs pcall select tonumber tostring type xpcall raw*
+--   sees      assert error ipairs next pairs pcall select tonumber tostring type xpcall
+--             rawequal rawget rawlen
 --             setmetatable getmetatable   (of the policy's own tables, without __gc)
+--             rawset                      (not into what the host gave a metatable)
 --             math string table           (copies: nobody else's, and they charge for long work)
 --             classify fallback params require
 --   does not  io os debug package coroutine load dofile collectgarbage print, or anything else
@@ -25,8 +27,8 @@ local MOST_SOURCE_BYTES = 256 * 1024
 local MOST_MODULES = 100
 
 local BASE = {
-  "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset",
-  "select", "tonumber", "tostring", "type",
+  "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "select",
+  "tonumber", "tostring", "type",
 }
 
 local MATH = {
@@ -191,7 +193,7 @@ function sandbox.new(options)
   }
   local env = copied(_G, BASE)
   env.setmetatable, env.getmetatable = library.setmetatable, library.getmetatable
-  env.xpcall = xpcall
+  env.rawset, env.xpcall = library.rawset, xpcall
   env.math, env.string, env.table = copied(math, MATH), library.string, library.table
   env.require, env._G = new_require(self), env
   for name, value in pairs(options.globals) do env[name] = value end

@@ -4,18 +4,25 @@
 
 #include <stdint.h>
 
-/* ---- Metatables ------------------------------------------------------------------------------ */
+/* ---- Metatables ------------------------------------------------------------------------------
+ *
+ * The upvalue of each function: a weak set of the metatables that the policy set. */
 
-/* setmetatable(t, mt) -> t.  Upvalue: a weak set of the metatables that were set through it. */
+/* Whether the table at 1 has a metatable that the policy did not set. */
+static bool is_foreign(lua_State *L) {
+  if (!lua_getmetatable(L, 1)) return false;
+  lua_rawget(L, lua_upvalueindex(1));
+  bool is_own = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  return !is_own;
+}
+
+/* setmetatable(t, mt) -> t */
 static int l_setmetatable(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_argcheck(L, lua_istable(L, 2) || lua_isnil(L, 2), 2, "nil or table expected");
   lua_settop(L, 2);
-  if (lua_getmetatable(L, 1)) {
-    lua_rawget(L, lua_upvalueindex(1));
-    if (!lua_toboolean(L, -1)) return luaL_error(L, "this table's metatable is not the policy's");
-    lua_pop(L, 1);
-  }
+  if (is_foreign(L)) return luaL_error(L, "this table's metatable is not the policy's");
   if (lua_istable(L, 2)) {
     lua_pushliteral(L, "__gc");
     lua_rawget(L, 2);
@@ -45,6 +52,17 @@ static int l_getmetatable(lua_State *L) {
   return 1;
 }
 
+/* rawset(t, key, value) -> t: what the host made read-only stays so, as the call that is lent. */
+static int l_rawset(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_checkany(L, 2);
+  luaL_checkany(L, 3);
+  lua_settop(L, 3);
+  if (is_foreign(L)) return luaL_error(L, "this table is read-only for rawset");
+  lua_rawset(L, 1);
+  return 1;
+}
+
 static void push_weak_keys(lua_State *L) {
   lua_newtable(L);
   lua_createtable(L, 0, 1);
@@ -53,9 +71,10 @@ static void push_weak_keys(lua_State *L) {
   lua_setmetatable(L, -2);
 }
 
-/* library() -> { string, table, setmetatable, getmetatable }, made for one policy generation */
+/* library() -> { string, table, setmetatable, getmetatable, rawset }, made for one policy
+ * generation */
 static int l_library(lua_State *L) {
-  lua_createtable(L, 0, 4);
+  lua_createtable(L, 0, 5);
   neap__push_string_library(L);
   lua_setfield(L, -2, "string");
   neap__push_table_library(L);
@@ -64,8 +83,11 @@ static int l_library(lua_State *L) {
   lua_pushvalue(L, -1);
   lua_pushcclosure(L, l_setmetatable, 1);
   lua_setfield(L, -3, "setmetatable");
+  lua_pushvalue(L, -1);
   lua_pushcclosure(L, l_getmetatable, 1);
-  lua_setfield(L, -2, "getmetatable");
+  lua_setfield(L, -3, "getmetatable");
+  lua_pushcclosure(L, l_rawset, 1);
+  lua_setfield(L, -2, "rawset");
   return 1;
 }
 

@@ -49,8 +49,15 @@ function core.run(box, f, ...) end
 ---@return fun(call: table): ...
 function core.classifier(box, f, otherwise) end
 
+---@class (exact) neap.core.Library
+---@field string table
+---@field table table
+---@field setmetatable function
+---@field getmetatable function
+---@field rawset function
+
 --- Libraries for one policy generation, made anew at each call.
----@return { string: table, table: table, setmetatable: function, getmetatable: function }
+---@return neap.core.Library
 function core.library() end
 
 --- Gives all strings of this Lua state methods that stay within a policy's budget.  For programs

@@ -59,6 +59,7 @@ describe("a policy's classify", function()
     { "says nothing", "do return end", "nil" },
     { "has a number for a reason", "return 'success', 5", "reason" },
     { "writes into the call", "call.result = 'mine'", "read%-only" },
+    { "writes past that", "rawset(call, 'result', 'mine')", "read%-only for rawset" },
   } do
     it(("that %s gives way to the shipped one, however the call went"):format(case[1]), function()
       local g, _, lines = guard_of(RULES .. ([[
@@ -73,6 +74,14 @@ describe("a policy's classify", function()
       assert.matches(case[3], lines[1])
     end)
   end
+
+  it("sees the result of each call, whatever it tried to keep in an earlier one", function()
+    local g = guard_of(RULES .. [[classify = function(call)
+      if call.result == "ok" then pcall(rawset, call, "result", "kept") end
+      return call.result == "kept" and "neutral" or "success" end]])
+    for _ = 1, 3 do g:call(fixture.ok) end
+    assert.same({ 3, 0 }, { totals(g).success, totals(g).neutral })
+  end)
 
   it("may be one of the shipped ones", function()
     local g = guard_of(RULES .. "classify = classify.http")

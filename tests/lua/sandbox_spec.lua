@@ -538,3 +538,23 @@ describe("setmetatable and getmetatable of policies", function()
     assert.error_matches(function() set({}) end, "bad argument #2")
   end)
 end)
+
+describe("rawset of policies", function()
+  local set, raw = library.setmetatable, library.rawset
+
+  it("writes past a metatable of the policy's own", function()
+    local guarded = set({}, { __newindex = error })
+    assert.equal(guarded, raw(guarded, "a", 5))
+    assert.equal(5, guarded.a)
+    assert.same({ 1 }, raw({}, 1, 1))
+    assert.error_matches(function() raw({}, nil, 1) end, "nil")
+    assert.error_matches(function() raw({}, 1) end, "bad argument #3")
+    assert.error_matches(function() raw("", 1, 1) end, "bad argument #1")
+  end)
+
+  it("does not write past one of the host's: what is read-only stays so", function()
+    local sealed = setmetatable({}, { __newindex = error })
+    assert.error_matches(function() raw(sealed, "a", 5) end, "this table is read%-only for rawset")
+    assert.is_nil(sealed.a)
+  end)
+end)
