@@ -79,6 +79,15 @@ printf 'short\n' >"$dir/token" && chmod 600 "$dir/token"
 refuses "the token has 5 bytes; must have 16 to 512" $usual --admin-token-file "$dir/token"
 printf '0123456789 abcdef\n' >"$dir/token"
 refuses "visible ASCII without blanks" $usual --admin-token-file "$dir/token"
+lines="$dir/token: has more than one line; must have the token and nothing else"
+for text in '0123456789abcdef\nfedcba9876543210\n' '0123456789abcdef\n\n' '\n0123456789abcdef'; do
+  printf "$text" >"$dir/token"
+  refuses "$lines" $usual --admin-token-file "$dir/token"
+done
+{ printf '%0512d' 0 && printf '\r\nmore'; } >"$dir/token" # cut where the longest token ends
+refuses "$lines" $usual --admin-token-file "$dir/token"
+printf '0123456789abcdef\0more' >"$dir/token"
+refuses "byte 17 is not" $usual --admin-token-file "$dir/token"
 printf '0123456789abcdef\n' >"$dir/token" && chmod 644 "$dir/token"
 refuses "has mode 0644, so others can read or change it; try chmod 600 $dir/token" $usual \
   --admin-token-file "$dir/token"

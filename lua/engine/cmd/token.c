@@ -42,22 +42,33 @@ static bool is_token(const char *text, size_t length, const char *path, char *er
   return true;
 }
 
+/* Where the one line ends; a second one is no part of a token, but perhaps of a wrong file. */
+static bool line_end(const char *text, size_t length, size_t *end, const char *path, char *error,
+                     size_t size) {
+  for (*end = 0; *end < length && text[*end] != '\r' && text[*end] != '\n';) ++*end;
+  size_t rest = length - *end;
+  if (!rest || (rest == 1 && text[*end] == '\n') || (rest == 2 && !memcmp(text + *end, "\r\n", 2)))
+    return true;
+  return fail(error, size, path, "has more than one line; must have the token and nothing else");
+}
+
 bool token_read(const char *path, char *token, char *error, size_t size) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return fail(error, size, path, "%s", strerror(errno));
   struct stat info;
-  char text[TOKEN_MAX + 3];
+  char text[TOKEN_MAX + 3]; /* the longest with its line end, and one byte that is too much */
   ssize_t length = -1;
   bool ok = fstat(fd, &info) == 0 && is_private(&info, path, error, size);
-  if (ok) length = read(fd, text, sizeof text - 1);
+  if (ok) length = read(fd, text, sizeof text);
   int read_error = errno;
   close(fd);
   if (!ok) return false;
   if (length < 0) return fail(error, size, path, "%s", strerror(read_error));
-  text[length] = '\0';
-  size_t end = strcspn(text, "\r\n");
-  if (!is_token(text, end, path, error, size)) return false;
-  text[end] = '\0';
-  memcpy(token, text, end + 1);
+  size_t end;
+  if (!line_end(text, (size_t)length, &end, path, error, size) ||
+      !is_token(text, end, path, error, size))
+    return false;
+  memcpy(token, text, end);
+  token[end] = '\0';
   return true;
 }
