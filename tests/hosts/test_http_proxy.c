@@ -3,6 +3,8 @@
  * B073, B113. */
 #include "http_guard.h"
 
+#include "http/exchange.h"
+
 /* ---- Setting up ------------------------------------------------------------------------------ */
 
 static http_server *server;
@@ -972,6 +974,54 @@ static void test_declined(void **state) {
   close_all();
 }
 
+/* Should an answer end in another place than its Content-Length says, and the client below not
+ * mind, no client of ours is told that length: here the end comes before the upstream has said
+ * all. */
+static void test_wrong_length(void **state) {
+  (void)state;
+  for (int with_chain = 0; with_chain < 2; with_chain++) {
+    open_all();
+    if (with_chain) chain_says("default", "standby");
+    int c = dial_proxy();
+    int u = ask_upstream(c, GET);
+    say(u, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi");
+    exchange *ex = server->conns->data;
+    turn_until(ex->received == 2);
+    ex_transfer_events.on_done(ex, ex->transfer);
+    hear(c, with_chain ? "standby" : "}\n");
+    assert_begins(heard, with_chain ? "HTTP/1.1 200 OK\r\n" : "HTTP/1.1 502 Bad Gateway\r\n");
+    if (!with_chain) assert_holds(heard, "another length than its Content-Length says");
+    assert_int_equal(guard.outcomes[NEAP_FAILURE], 1);
+    assert_int_equal(guard.last.ended_by, NEAP_ENDED_TRANSPORT);
+    assert_int_equal(guard.remembered, 0);
+    assert_int_equal(stats()->errors_answer, 1);
+    close(c), close(u);
+    close_all();
+  }
+}
+
+/* An upstream that is a neap itself says who answered there; here it is the upstream. */
+static void test_one_source(void **state) {
+  (void)state;
+  open_all();
+  int c = dial_proxy();
+  int u = ask_upstream(c, GET);
+  say(u, "HTTP/1.1 200 OK\r\nX-A: 1\r\nneap-source: last_good\r\nContent-Length: 2\r\n"
+         "X-B:\r\nNeap-Source: primary\r\n\r\nhi");
+  hear(c, "\r\n\r\nhi");
+  assert_string_equal(heard, "HTTP/1.1 200 OK\r\nX-A: 1\r\nContent-Length: 2\r\nX-B: \r\n"
+                             "Neap-Source: primary\r\n\r\nhi");
+  assert_int_equal(guard.remembered, 0); /* that it was degraded there is still known */
+  say(c, GET);
+  hear(u, "\r\n\r\n");
+  say(u, "HTTP/1.1 200 OK\r\nNeap-Source: default\r\nContent-Length: 70000\r\n\r\n");
+  hear(c, "\r\n\r\n"); /* a streamed one, too */
+  assert_string_equal(heard,
+                      "HTTP/1.1 200 OK\r\nContent-Length: 70000\r\nNeap-Source: primary\r\n\r\n");
+  close(c), close(u);
+  close_all();
+}
+
 static void test_remembered(void **state) {
   (void)state;
   open_all();
@@ -1409,6 +1459,28 @@ static void test_same_addresses(void **state) {
   close_all();
 }
 
+/* A name that is not even asked for is no reason to wait until the deadline. */
+static void test_no_name_at_all(void **state) {
+  (void)state;
+  upstream = -1;
+  for (int close_early = 0; close_early < 2; close_early++) {
+    open_to((proxy_options){.upstream = "http://a\xff.example"}, (http_limits){0});
+    int c = dial_proxy();
+    say(c, GET);
+    if (close_early) {
+      turn_until(guard.acquired == 1);
+    } else {
+      hear(c, "}\n");
+      assert_begins(heard, "HTTP/1.1 502 ");
+      assert_holds(heard, "cannot be resolved");
+      assert_int_equal(guard.outcomes[NEAP_FAILURE], 1);
+      assert_int_equal(stats()->timeouts, 0);
+    }
+    close(c);
+    close_all();
+  }
+}
+
 static void test_bad_upstreams(void **state) {
   static const char *const bad[] = {
       "",           "127.0.0.1:80/x", "ftp://a",        "http://a/path", "http://u@a",
@@ -1506,6 +1578,7 @@ int main(void) {
       IT("passes on an answer that keeps coming", test_streaming_down),
       IT("judges an endless answer at the deadline", test_endless_answer_is_judged),
       IT("tells a truncated answer from a whole one", test_truncated_answers),
+      IT("never tells a length that the body does not have", test_wrong_length),
       IT("lets no ambiguous answer through", test_malformed_answers),
       IT("gets over a stale connection, in each of its ways (B229)", test_stale_connections),
       IT("does not send again what a new connection swallowed", test_fresh_connection_closed),
@@ -1523,6 +1596,7 @@ int main(void) {
       IT("replaces a failed answer", test_failed_answer_is_replaced),
       IT("passes a failed answer on when the chain declines", test_declined),
       IT("offers good answers only to be remembered", test_remembered),
+      IT("says once who answered, whatever the upstream says of that", test_one_source),
       IT("gives the chain the body whole or not at all (B233)", test_chain_gets_the_body),
       IT("says 100 when the upstream takes the body (B248)", test_expect),
       IT("counts clients that leave as neutral (B071)", test_aborts_are_neutral),
@@ -1536,6 +1610,7 @@ int main(void) {
       IT("does not wait for a dead IPv6 address (B244)", test_dead_ipv6),
       IT("follows a name to its new address (B245)", test_new_address),
       IT("keeps connections while the addresses are the same", test_same_addresses),
+      IT("says at once that a name is none", test_no_name_at_all),
       IT("says what is wrong with an upstream (B244)", test_bad_upstreams),
       IT("sends a refused stream again, counted once (B250)", test_refused_stream),
   };

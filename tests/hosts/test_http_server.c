@@ -21,8 +21,13 @@ static bool path_is(const http_request *r, const char *path) {
   return r->target.length == strlen(path) && !memcmp(r->target.data, path, r->target.length);
 }
 
+static void answer_text(http_request *r, int status, const char *body, size_t length) {
+  static const neap_header type = {"Content-Type", 12, "text/plain", 10};
+  http_answer(r, &(http_head){.status = status, .headers = &type, .header_count = 1}, body, length);
+}
+
 static void answer_plain(http_request *r, int status) {
-  http_answer_text(r, status, "text/plain", seen.body, seen.body_length);
+  answer_text(r, status, seen.body, seen.body_length);
 }
 
 static void big_go_on(http_request *r) {
@@ -50,7 +55,7 @@ static void on_request(void *data, http_request *r) {
   if (path_is(r, "/hold")) {
     seen.held = r;
   } else if (path_is(r, "/early")) {
-    http_answer_text(r, 413, "text/plain", "early", 5);
+    answer_text(r, 413, "early", 5);
   } else if (path_is(r, "/parts")) {
     answer_in_parts(r);
   } else if (path_is(r, "/short")) {
@@ -598,7 +603,7 @@ static void test_paused_body(void **state) {
   assert_int_equal(seen.body_total, 5);
   http_request_resume(seen.held);
   turn_until(seen.ends == 1);
-  http_answer_text(seen.held, 200, "text/plain", seen.body, seen.body_length);
+  answer_text(seen.held, 200, seen.body, seen.body_length);
   hear(c, "0123456789");
   close(c);
   /* but being held up does not begin the time anew */
@@ -809,7 +814,7 @@ static void test_drain(void **state) {
   int late = dial(port);
   hear_all(late); /* refused: nobody listens */
   assert_false(server_is_closed);
-  http_answer_text(seen.held, 200, "text/plain", "last", 4);
+  answer_text(seen.held, 200, "last", 4);
   hear_all(busy);
   assert_holds(heard, "\r\nConnection: close\r\n");
   assert_holds(heard, "\r\n\r\nlast");

@@ -124,7 +124,7 @@ static bool is_bodiless(const http_conn *conn, int status) {
 
 /* Decides how the answer will end, and says so. */
 static void add_framing(http_conn *conn, http_bytes *b, const http_head *head) {
-  bool said = head->content_length >= 0 && head->status != 204 && !head->length_in_lines;
+  bool said = head->content_length >= 0 && head->status != 204 && !head->length_is_said;
   conn->answer_left = 0;
   if (is_bodiless(conn, head->status)) {
     conn->framing = ANSWER_BODILESS;

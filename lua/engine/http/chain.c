@@ -10,7 +10,7 @@
 
 /* ---- Headers of our own ---------------------------------------------------------------------- */
 
-static neap_header *headers_room(proxy_route *route, size_t count) {
+neap_header *ex_headers_room(proxy_route *route, size_t count) {
   if (count > route->headers_capacity) {
     route->headers_capacity = count + 16;
     free(route->headers);
@@ -83,7 +83,7 @@ static void chain_answer(exchange *ex, neap_answer *a, uint64_t retry_after_ms) 
   char age[24], retry[24];
   if (!a->status) a->status = strcmp(a->source, "fail") ? 200 : 503;
   bool problem = !a->body && !strcmp(a->source, "fail");
-  neap_header *to = headers_room(ex->route, a->header_count + 6);
+  neap_header *to = ex_headers_room(ex->route, a->header_count + 6);
   size_t n = chain_headers(ex, a, problem, to);
   if (!strcmp(a->source, "last_good")) {
     uint64_t before = number(http_field_find(a->headers, a->header_count, "age"));

@@ -111,7 +111,7 @@ struct http_upstream {
   uint64_t resolved_at, good_at;
   bool resolving, closing;
   uv_getaddrinfo_t lookup;
-  uv_timer_t timer; /* calls options.resolve, away from whoever asked */
+  uv_timer_t timer; /* for options.resolve, or a lookup that failed at once: away from who asked */
   unsigned holds;   /* pools, the timer, a lookup under way */
   void (*closed)(void *data);
   void *closed_data;

@@ -92,6 +92,7 @@ neap_request ex_question(const exchange *ex);
 bool ex_body_is_whole(const exchange *ex); /* as is one that there is none of */
 
 /* chain.c */
+neap_header *ex_headers_room(proxy_route *route, size_t count); /* until the answer has begun */
 bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,
               uint64_t retry_after_ms); /* false: it has no answer */
 void ex_refused(exchange *ex, const neap_refusal *refusal);

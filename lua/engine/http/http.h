@@ -3,7 +3,7 @@
  *
  *   client --> http_server --> on_request --> proxy_begin(route) --> upstream (client.h) --> origin
  *                   |                              |
- *                   +-- http_answer_text()          +-- neap_guard: acquire, report, fallback
+ *                   +-- http_answer()               +-- neap_guard: acquire, report, fallback
  *
  *   server    listens; one connection carries one request at a time, pipelined ones wait their turn
  *   request   what a client asks, from its complete head to the end of the answer
@@ -12,7 +12,8 @@
  *
  * What goes through unchanged: the method, the raw target (an absolute URL becomes its path),
  * names, values and order of the fields, Host, the status and its reason, bodies and their codings.
- * Nothing is added to a request: no Via, no X-Forwarded-For.  An answer gets Neap-Source.
+ * Nothing is added to a request: no Via, no X-Forwarded-For.  An answer gets Neap-Source,
+ * in place of the upstream's.
  *
  * What does not: fields about one connection and those that Connection names (never Content-Length
  * or Host), Expect, trailers, chunk extensions, interim answers (100 is said by the server, when
@@ -148,7 +149,7 @@ typedef struct http_head {
   size_t header_count;
   int64_t content_length; /* of the body (of HEAD and 304: that it would have; -2: not said) or -1:
                              unknown, sent chunked, to HTTP/1.0 until close */
-  bool length_in_lines;   /* `lines` hold Content-Length already */
+  bool length_is_said;    /* `lines` or `headers` hold Content-Length already */
   bool close;             /* close the connection afterwards */
 } http_head;
 
@@ -171,10 +172,6 @@ void http_answer(http_request *request, const http_head *head, const char *body,
 /* Ends it the other way: resets the connection, so that the client sees it was cut off.  on_abort
  * is not called. */
 void http_answer_cut(http_request *request);
-
-/* A short text answer: for admin pages and errors.  `type`: "application/json". */
-void http_answer_text(http_request *request, int status, const char *type, const char *body,
-                      size_t length);
 
 /* An RFC 9457 problem: application/problem+json, Cache-Control: no-store, and, if retry_after_ms is
  * not 0, Retry-After in whole seconds, rounded up. `detail` may be NULL. */

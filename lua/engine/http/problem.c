@@ -46,16 +46,6 @@ const char *http_status_reason(int status) {
   }
 }
 
-void http_answer_text(http_request *request, int status, const char *type, const char *body,
-                      size_t length) {
-  neap_header headers[] = {
-      http_field("Date", http_server_date(request->server)),
-      http_field("Content-Type", type),
-  };
-  http_answer(request, &(http_head){.status = status, .headers = headers, .header_count = 2}, body,
-              length);
-}
-
 /* JSON text; nothing but what a problem's texts can hold needs escaping well. */
 static void add_json(http_bytes *b, const char *text) {
   for (; *text; text++) {

@@ -113,7 +113,10 @@ static void on_lookup(uv_getaddrinfo_t *lookup, int status, struct addrinfo *inf
 static void on_timer(uv_timer_t *timer) {
   http_upstream *u = timer->data;
   char list[ADDRESSES_MAX] = "";
-  if (!u->options.resolve(u->options.resolve_data, u->host, list, sizeof list)) *list = '\0';
+  if (!u->options.resolve ||
+      !u->options.resolve(u->options.resolve_data, u->host, list, sizeof list)) {
+    *list = '\0';
+  }
   resolved(u, list);
 }
 
@@ -128,8 +131,8 @@ static void resolve(http_upstream *u) {
   u->lookup.data = u;
   int status = uv_getaddrinfo(u->loop, &u->lookup, on_lookup, u->host, NULL, &hints);
   if (!status) return;
-  u->holds--;
-  u->resolving = false;
+  u->holds--; /* it will not call: a name that is none, or no memory */
+  uv_timer_start(&u->timer, on_timer, 0, 0);
 }
 
 void http_upstream_begin(http_upstream *u, http_transfer *t) {
@@ -271,6 +274,6 @@ void http_upstream_close(http_upstream *u, void (*closed)(void *data), void *dat
   u->closed_data = data;
   if (u->pool) http_pool_retire(u->pool);
   u->pool = NULL;
-  if (u->resolving && !u->options.resolve) uv_cancel((uv_req_t *)&u->lookup);
+  if (u->resolving && !uv_is_active((uv_handle_t *)&u->timer)) uv_cancel((uv_req_t *)&u->lookup);
   uv_close((uv_handle_t *)&u->timer, on_timer_closed);
 }

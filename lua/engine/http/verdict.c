@@ -41,10 +41,25 @@ static neap_outcome ex_report(exchange *ex, neap_result *result) {
 
 /* ---- The upstream's answer ------------------------------------------------------------------- */
 
+/* Of two that say who answered, ours is the one that knows: the upstream's is left out. */
+static void replace_source(exchange *ex, http_head *head) {
+  const http_transfer *t = ex->transfer;
+  neap_header *to = ex_headers_room(ex->route, t->header_count + 1);
+  size_t n = 0;
+  for (size_t i = 0; i < t->header_count; i++) {
+    const neap_header *h = &t->headers[i];
+    if (!http_name_is(h->name, h->name_length, "neap-source")) to[n++] = *h;
+  }
+  to[n++] = head->headers[0];
+  head->lines = (http_slice){0};
+  head->headers = to;
+  head->header_count = n;
+}
+
 static http_head primary_head(exchange *ex) {
   static neap_header source[] = {{"Neap-Source", 11, "primary", 7}};
   const http_transfer *t = ex->transfer;
-  return (http_head){
+  http_head head = {
       .status = t->status,
       .reason = t->reason,
       .lines = t->lines,
@@ -53,8 +68,10 @@ static http_head primary_head(exchange *ex) {
       .content_length = t->content_length >= 0 ? t->content_length
                         : t->bodiless          ? -2
                                                : -1,
-      .length_in_lines = t->content_length >= 0,
+      .length_is_said = t->content_length >= 0,
   };
+  if (http_field_find(t->headers, t->header_count, "neap-source")) replace_source(ex, &head);
+  return head;
 }
 
 /* Worth keeping: a whole representation, and the upstream's own (not one it had from a chain). */
@@ -138,13 +155,17 @@ static void ex_too_large(exchange *ex) {
   }
 }
 
+/* The body has the length that the head says. */
+static bool is_length_right(const exchange *ex) {
+  const http_transfer *t = ex->transfer;
+  return t->content_length >= 0 && ex->received == (uint64_t)t->content_length;
+}
+
 /* The answer is all there though the request is not: whatever is still to be sent, nobody waits
  * for. */
 static bool is_early(const exchange *ex) {
-  const http_transfer *t = ex->transfer;
-  bool whole =
-      t->bodiless || (t->content_length >= 0 && ex->received >= (uint64_t)t->content_length);
-  return whole && !(ex->body_done && ex->body_read == ex->body.length);
+  return (ex->transfer->bodiless || is_length_right(ex)) &&
+         !(ex->body_done && ex->body_read == ex->body.length);
 }
 
 static void on_head(void *data, http_transfer *t) {
@@ -290,6 +311,9 @@ static void on_done(void *data, http_transfer *t) {
   exchange *ex = data;
   ex_due(ex, DUE_ANSWER, UINT64_MAX);
   ex_due(ex, DUE_HOLD, UINT64_MAX);
+  /* Its Content-Length goes on as it came, so nothing may end in another place. */
+  if (!t->error && !t->bodiless && t->content_length >= 0 && !is_length_right(ex))
+    t->error = "the upstream's answer has another length than its Content-Length says";
   if (t->error) count_error(ex);
   if (t->attempts > 1) ex->route->stats.resent++;
   if (ex->stage == EX_STREAM) {
