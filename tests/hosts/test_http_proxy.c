@@ -602,6 +602,31 @@ static void test_stray_bytes(void **state) {
   }
 }
 
+/* B242: ... also where the next request waits already, and takes the connection before the loop has
+ * told of them.  A POST, so that nothing but a look at the connection can help. */
+static void test_stray_bytes_and_haste(void **state) {
+  static const char *const strays[] = {"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen", ""};
+  (void)state;
+  for (int way = 0; way < 2; way++) {
+    char rest[128];
+    open_all();
+    int c = dial_proxy();
+    int u = ask_upstream(c, GET "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    say(u, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfir");
+    turn_for(5); /* the head is read: from here curl reads to the end of the body, and no further */
+    snprintf(rest, sizeof rest, "st%s", strays[way]);
+    assert_int_equal(send(u, rest, strlen(rest), 0), strlen(rest));
+    if (way) shutdown(u, SHUT_WR);
+    int v = answer_call(upstream);
+    hear(v, "\r\n\r\n");
+    say(v, OK(6, "second"));
+    hear(c, "second");
+    assert_holds(heard, "\r\n\r\nfirst");
+    close(c), close(u), close(v);
+    close_all();
+  }
+}
+
 #define LARGE (100u << 20)
 
 /* How much somebody takes off our hands while nobody at the other end takes it off theirs. */
@@ -1034,7 +1059,7 @@ static void test_remembered(void **state) {
       "HTTP/1.1 304 Not Modified\r\n\r\n",
       "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nhi",
       "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nhi",
-      "HTTP/1.1 200 OK\r\nNeap-Source: last_good\r\nContent-Length: 2\r\n\r\nhi", /* degraded before */
+      "HTTP/1.1 200 OK\r\nNeap-Source: last_good\r\nContent-Length: 2\r\n\r\nhi",
   };
   for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
     say(c, GET);
@@ -1585,6 +1610,8 @@ int main(void) {
       IT("sends a body again only whole and where it may (B230)", test_stale_with_body),
       IT("ends an answer without a body with its head (B241)", test_bodiless_answers),
       IT("never uses a connection with stray bytes again (B242)", test_stray_bytes),
+      IT("looks at a connection before it uses it again, in haste too (B242)",
+         test_stray_bytes_and_haste),
       IT("tags failures with how far they came (B232)", test_phases),
       IT("gives the upstream a total deadline", test_timeout),
       IT("does not take a slow client for a slow upstream", test_slow_client_is_no_timeout),

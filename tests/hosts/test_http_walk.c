@@ -220,11 +220,12 @@ static void upstream_answer(peer *p, unsigned id, bool is_head) {
   if (!bodiless && !chunked) add(p, "Content-Length: %zu\r\n", n);
   add(p, "\r\n");
   if (!bodiless && !is_head) add_body(p, id, n, chunked);
-  p->answer_end = one_in(20) ? p->out_length : 0;
-  if (p->answer_end) add(p, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen");
-  if (!p->hangs_up) return;
-  p->out_length = 1 + below((unsigned)p->out_length);
-  p->answer_end = 0;
+  if (p->hangs_up) {
+    p->out_length = 1 + below((unsigned)p->out_length);
+  } else if (p->out_length < 1000 && one_in(15)) { /* in one segment */
+    p->answer_end = p->out_length;
+    add(p, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen");
+  }
 }
 
 static void upstream_hear(peer *p) {

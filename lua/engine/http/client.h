@@ -72,6 +72,7 @@ struct http_transfer {
   struct http_mark *marks; /* where in `in` the fields are */
   size_t in_capacity;      /* of `headers` and `marks` */
   bool waiting, added, cancelled, ended, paused, head_done, verbose, stray, chunked, fresh;
+  bool spoiled; /* it was given a connection that must not be used again */
   char curl_error[CURL_ERROR_SIZE];
 };
 
@@ -127,6 +128,7 @@ struct http_pool {
   http_transfer *cancelled;              /* to be taken out */
   struct pool_socket **sockets;          /* by descriptor */
   size_t socket_capacity;
+  size_t spoiled;      /* sockets */
   size_t active;       /* transfers */
   size_t handles;      /* not yet closed */
   uint64_t generation; /* tells pools apart that take turns at one place in memory */
@@ -140,6 +142,7 @@ void http_pool_remove(http_pool *pool, http_transfer *transfer);
 void http_pool_cancel(http_pool *pool, http_transfer *transfer); /* takes out and frees */
 void http_pool_unpause(http_pool *pool, http_transfer *transfer);
 void http_pool_spoil(http_pool *pool, curl_socket_t fd); /* never use that connection again */
+bool http_pool_is_spoiled(const http_pool *pool, int local_port);
 int http_pool_socket_close(void *pool, curl_socket_t fd);
 void http_upstream_pool_gone(http_upstream *upstream, http_pool *pool);
 void http_upstream_begin(http_upstream *upstream, http_transfer *transfer);

@@ -20,8 +20,9 @@ typedef struct pool_socket {
   uv_poll_t poll;
   http_pool *pool;
   curl_socket_t fd;
-  int events; /* watched now */
-  bool idle;  /* no transfer uses it */
+  int events;  /* watched now */
+  bool idle;   /* no transfer uses it */
+  int spoiled; /* its local port, if it must not be used again */
 } pool_socket;
 
 static void pool_run(http_pool *pool);
@@ -89,6 +90,7 @@ static pool_socket *socket_watch(http_pool *pool, curl_socket_t fd) {
 
 static void socket_forget(http_pool *pool, pool_socket *s) {
   pool->sockets[s->fd] = NULL;
+  if (s->spoiled) pool->spoiled--;
   uv_close((uv_handle_t *)&s->poll, on_socket_closed);
 }
 
@@ -118,10 +120,38 @@ static void socket_poll(pool_socket *s, int events) {
   }
 }
 
+static int local_port_of(curl_socket_t fd) {
+  struct sockaddr_storage a;
+  socklen_t n = sizeof a;
+  if (getsockname(fd, (struct sockaddr *)&a, &n)) return 0;
+  return ntohs(a.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&a)->sin6_port
+                                       : ((struct sockaddr_in *)&a)->sin_port);
+}
+
+/* curl looks before it uses a connection again, but does not take every sign for one: so the port is
+ * written down, by which on_connected() knows it. */
 void http_pool_spoil(http_pool *pool, curl_socket_t fd) {
   pool_socket *s = socket_at(pool, fd);
-  if (s) socket_poll(s, 0);
-  shutdown(fd, SHUT_RDWR); /* curl looks before it uses a connection again */
+  if (s && !s->spoiled) {
+    socket_poll(s, 0);
+    s->spoiled = local_port_of(fd);
+    if (s->spoiled) pool->spoiled++;
+  }
+  shutdown(fd, SHUT_RDWR);
+}
+
+bool http_pool_is_spoiled(const http_pool *pool, int local_port) {
+  for (size_t i = 0; pool->spoiled && i < pool->socket_capacity; i++) {
+    if (pool->sockets[i] && pool->sockets[i]->spoiled == local_port) return true;
+  }
+  return false;
+}
+
+/* Bytes, or the end of them.  curl reads no further than an answer's end, and does not look for more
+ * before it uses the connection again, which can be before the loop has told of them. */
+static bool socket_has_input(curl_socket_t fd) {
+  char byte;
+  return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
 /* Its transfer has ended, or does not want any more for now, or it never came to be a connection;
@@ -136,6 +166,7 @@ static void socket_release(http_pool *pool, pool_socket *s, CURL *easy) {
   /* TLS and HTTP/2 have things to say between answers */
   s->idle = !t->paused && !pool->upstream->tls && !pool->upstream->options.http2;
   socket_poll(s, s->idle ? UV_READABLE : 0);
+  if (s->idle && socket_has_input(s->fd)) http_pool_spoil(pool, s->fd);
 }
 
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *data, void *unused) {

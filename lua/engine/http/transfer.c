@@ -86,14 +86,27 @@ static bool may_resend(const http_transfer *t) {
  * first one closed, or the stream refused, before any answer. */
 static int on_connected(void *data, char *ip, char *local, int port, int local_port) {
   http_transfer *t = data;
-  (void)ip, (void)local, (void)port, (void)local_port;
+  (void)ip, (void)local, (void)port;
   if (t->cancelled) return CURL_PREREQFUNC_ABORT;
+  if (http_pool_is_spoiled(t->pool, local_port)) {
+    t->spoiled = true; /* nothing was sent: http_transfer_ended() finds it another */
+    return CURL_PREREQFUNC_ABORT;
+  }
   if (t->attempts++ && (t->attempts > 2 || !may_resend(t) || !t->events->on_resend(t->data, t))) {
     t->error = "the upstream closed the connection before it answered";
     return CURL_PREREQFUNC_ABORT;
   }
   t->phase = NEAP_PHASE_SENT;
   return CURL_PREREQFUNC_OK;
+}
+
+static void send_afresh(http_transfer *t) {
+  http_pool *pool = t->pool;
+  http_pool_remove(pool, t);
+  t->fresh = true;
+  t->spoiled = false;
+  curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
+  http_pool_add(pool, t);
 }
 
 /* What curl sends again by itself does not include a request whose body could not be written. */
@@ -103,11 +116,7 @@ static bool resend(http_transfer *t, CURLcode code) {
   if (t->phase != NEAP_PHASE_SENT || t->attempts != 1 || t->error) return false;
   curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &fresh);
   if (fresh || !may_resend(t) || !t->events->on_resend(t->data, t)) return false;
-  http_pool *pool = t->pool;
-  http_pool_remove(pool, t);
-  t->fresh = true;
-  curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
-  http_pool_add(pool, t);
+  send_afresh(t);
   return true;
 }
 
@@ -184,8 +193,8 @@ http_transfer *http_transfer_new(http_upstream *u, const http_request *request,
   t->phase = NEAP_PHASE_CONNECT;
   t->attempts = 0;
   t->error = NULL;
-  t->connect_late = t->cancelled = t->ended = t->paused = t->head_done = t->stray = t->added =
-      t->waiting = false;
+  t->connect_late = t->cancelled = t->spoiled = t->ended = t->paused = t->head_done = t->stray =
+      t->added = t->waiting = false;
   t->curl_error[0] = '\0';
   http_answer_reset(t);
   return t;
@@ -226,6 +235,10 @@ void http_transfer_ended(http_transfer *t, CURLcode code) {
     curl_socket_t fd = CURL_SOCKET_BAD;
     curl_easy_getinfo(t->easy, CURLINFO_ACTIVESOCKET, &fd);
     if (fd != CURL_SOCKET_BAD) http_pool_spoil(t->pool, fd);
+  }
+  if (t->spoiled) {
+    send_afresh(t);
+    return;
   }
   if (resend(t, code)) return;
   if (!code && !t->head_done) t->error = "the upstream's answer has no head";
