@@ -176,6 +176,10 @@ local function consult(of_line, call)
   call.ended_by = "refused"
   local is_closed = of_line.breaker:state(rules, now_ms) == "closed"
   call.refused = REFUSALS[of_line.breaker:peek(rules, now_ms)] or is_closed and "bulkhead" or "open"
+  if call.refused == "forced_open" then -- a cooldown has no say in that
+    local left_ms = of_line.breaker:snapshot(rules, now_ms).mode_left_ms
+    call.retry_after_ms = left_ms > 0 and left_ms or nil
+  end
 end
 
 --- Asks the chain: an answer as engine_answer.c reads it | nil.

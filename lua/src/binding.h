@@ -158,7 +158,8 @@ int neap__argument_error(lua_State *L, int arg, const char *what, const char *ex
 void neap__push_moved(lua_State *L, const neap_transition *moved);
 void neap__push_snapshot(lua_State *L, const neap_snapshot *snapshot);
 const char *neap__reported_name(neap_reported reported);
-/* How long until asking again may help; 0: unknown. */
+/* How long until asking again may help: the cooldown's rest, or that of the operator's mode; 0:
+ * unknown. */
 uint64_t neap__retry_after(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
                            neap_verdict verdict);
 

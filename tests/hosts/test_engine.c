@@ -11,6 +11,7 @@ static void opens_what_is_in_a_directory(void **state) {
   neap_guard *flags = neap_engine_guard(f->engine, "flags");
   assert_string_equal(neap_guard_name(flags), "flags");
   assert_int_equal(neap_guard_timeout_ms(flags), 50);
+  assert_int_equal(neap_guard_lease_ms(flags), 100); /* twice that */
   assert_ptr_equal(neap_engine_guard_at(f->engine, 0), flags);
   assert_ptr_equal(neap_engine_guard_at(f->engine, 1), neap_engine_guard(f->engine, "payments"));
   assert_null(neap_engine_guard_at(f->engine, 2));
@@ -356,6 +357,7 @@ static void is_operated_by_hand(void **state) {
   assert_true(neap_guard_set_mode(g, NULL, 0, NEAP_FORCED_OPEN, 500, "ann", "drill"));
   assert_int_equal(neap_guard_acquire(g, NULL, 0, &ticket, &refusal), NEAP_REFUSE_FORCED);
   assert_string_equal(refusal.reason, "forced_open");
+  assert_int_equal(refusal.retry_after_ms, 500); /* what is left of the mode */
   assert_non_null(strstr(f->log, "flags/default: mode forced_open by ann: drill"));
   f->now_ms += 500;
   assert_int_equal(call_once(g, NULL, (neap_result){.status = 200}), NEAP_SUCCESS);

@@ -90,7 +90,7 @@ static void says_defaults_in_http(void **state) {
       {"{ status = 204 }", "", 204},
       {"{ body = 'only' }", "only", 200},
       {"{ state = 'ok' }", "{\"state\":\"ok\"}", 200},
-      {"{ status = 200, other = 1 }", "{\"other\":1,\"status\":200}", 200},
+      {"function() return { status = 200, other = 1 } end", "{\"other\":1,\"status\":200}", 200},
       {"false", "false", 200},
       {"{}", "{}", 200},
       {"function(call) return call.request.target end", "/x", 200},
@@ -144,6 +144,11 @@ static void fails_fast_with_what_the_breaker_knows(void **state) {
   assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, NULL, NULL, &answer));
   assert_string_equal(answer.kind, "forced_open");
   assert_int_equal(answer.retry_after_ms, 0);
+  neap_answer_free(&answer);
+  neap_guard_set_mode(g, NULL, 0, NEAP_FORCED_OPEN, 700, NULL, NULL);
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, NULL, NULL, &answer));
+  assert_string_equal(answer.kind, "forced_open");
+  assert_int_equal(answer.retry_after_ms, 700); /* the mode's */
   neap_answer_free(&answer);
   neap_guard_set_mode(g, NULL, 0, NEAP_MODE_OF_RULES, 0, NULL, NULL);
   assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, NULL, NULL, &answer));
