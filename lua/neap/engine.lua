@@ -39,8 +39,8 @@ local CAUSES_SAID = {
   consecutive_failures = "MEASURED failures in a row, limit LIMIT",
   ["function"] = "the policy's function says so",
   cooldown = "the cooldown is over, a probe goes",
-  probes = "MEASURED probes WENT, limit LIMIT",
-  probe_lost = "MEASURED probes were never reported",
+  probes = "PROBES WENT, limit LIMIT",
+  probe_lost = "PROBES never reported",
   reset = "reset by hand",
   trip = "tripped by hand",
 }
@@ -49,12 +49,13 @@ local CAUSES_SAID = {
 local function text_of(event)
   local names = {
     MEASURED = number(event.measured), LIMIT = number(event.limit), CALLS = number(event.calls),
+    PROBES = number(event.measured) .. (event.measured == 1 and " probe" or " probes"),
     WENT = event.to == "open" and "failed" or "succeeded",
   }
   local why = (CAUSES_SAID[event.cause] or event.cause):gsub("%u%u+", names)
   local text = ("%s/%s: %s -> %s: %s"):format(
     event.policy, event.key, event.from, event.to, why)
-  if event.by then text = text .. " of " .. event.by end
+  if event.by then text = text .. ", by " .. event.by end
   if event.to == "open" then
     text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
   end

@@ -111,7 +111,7 @@ static void goes_through_a_whole_cycle(void **state) {
   assert_string_equal(f->texts[1],
                       "flags/default: open -> half_open: the cooldown is over, a probe goes");
   assert_string_equal(f->texts[2],
-                      "flags/default: half_open -> closed: 1 probes succeeded, limit 1");
+                      "flags/default: half_open -> closed: 1 probe succeeded, limit 1");
   assert_string_equal(f->log, "");
 }
 
@@ -371,7 +371,7 @@ static void is_operated_by_hand(void **state) {
 
   assert_true(neap_guard_reset(g, NULL, 0, "ann"));
   assert_int_equal(snapshot_of(g, NULL).state, NEAP_CLOSED);
-  assert_non_null(strstr(f->texts[f->event_count - 1], "open -> closed: reset by hand of ann"));
+  assert_non_null(strstr(f->texts[f->event_count - 1], "open -> closed: reset by hand, by ann"));
   assert_false(neap_guard_reset(g, "nobody", 6, NULL));
   assert_false(neap_guard_set_mode(g, "nobody", 6, NEAP_SHADOW, 0, NULL, NULL));
   assert_false(neap_guard_set_mode(g, NULL, 0, NEAP_SHADOW, UINT64_C(32) * 86400000, NULL, NULL));
