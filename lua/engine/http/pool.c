@@ -128,8 +128,8 @@ static int local_port_of(curl_socket_t fd) {
                                        : ((struct sockaddr_in *)&a)->sin_port);
 }
 
-/* curl looks before it uses a connection again, but does not take every sign for one: so the port is
- * written down, by which on_connected() knows it. */
+/* curl looks before it uses a connection again, but does not take every sign for one: so the port
+ * is written down, by which on_connected() knows it. */
 void http_pool_spoil(http_pool *pool, curl_socket_t fd) {
   pool_socket *s = socket_at(pool, fd);
   if (s && !s->spoiled) {
@@ -147,8 +147,8 @@ bool http_pool_is_spoiled(const http_pool *pool, int local_port) {
   return false;
 }
 
-/* Bytes, or the end of them.  curl reads no further than an answer's end, and does not look for more
- * before it uses the connection again, which can be before the loop has told of them. */
+/* Bytes, or the end of them.  curl reads no further than an answer's end, and does not look for
+ * more before it uses the connection again, which can be before the loop has told of them. */
 static bool socket_has_input(curl_socket_t fd) {
   char byte;
   return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
