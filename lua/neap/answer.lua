@@ -4,7 +4,12 @@
 --   "text"                                        a body of text
 --   { on = true }, 5, false                       a body of JSON
 
+local problem = require "neap.problem"
+local suggest = require "neap.suggest"
+
 local answer = {}
+
+local shown = problem.shown
 
 local PARTS = { status = "number", headers = "table", body = "string" }
 local DEEPEST = 32
@@ -90,8 +95,12 @@ local function flat(headers)
   return list
 end
 
+local function is_status(value)
+  return type(value) == "number" and value % 1 == 0 and value >= 200 and value <= 599
+end
+
 local function check_status(status)
-  if status % 1 == 0 and status >= 200 and status <= 599 then return end
+  if is_status(status) then return end
   error(("has the status %s, not one of 200 to 599"):format(tostring(status)), 0)
 end
 
@@ -112,6 +121,74 @@ function answer.of(value)
     headers = { "Content-Type", "application/json" },
     body = encode(value, 1),
   }
+end
+
+-- ---- What is wrong with one -------------------------------------------------------------------
+
+local PART_NAMES = { "body", "headers", "status" }
+local NAME = "^[%w!#$%%&'*+.^_`|~-]+$"
+local NO_PART = "%s is no part of an HTTP answer%s (other data than status, headers and body is "
+  .. "not sent beside them)"
+
+local function header_fault(name, value)
+  if type(name) ~= "string" or not name:find(NAME) then
+    return ("headers: %s is no name of a header"):format(shown(name))
+  elseif type(value) ~= "string" and type(value) ~= "number" then
+    return ("headers: %s is %s: a text is needed"):format(name, shown(value))
+  elseif tostring(value):find("[%c\127]") then
+    return ("headers: %s is %s, with a control character in it"):format(name, shown(value))
+  end
+end
+
+local function headers_fault(headers)
+  if type(headers) ~= "table" then
+    return ("headers is %s: an HTTP answer has a table"):format(shown(headers))
+  end
+  local length = headers[1] ~= nil and #headers
+  if length and length % 2 == 1 then
+    return "headers: the list ends with a name, without a value"
+  end
+  for i = 1, length or 0, 2 do
+    local fault = header_fault(headers[i], headers[i + 1])
+    if fault then return fault end
+  end
+  for name, value in next, headers do
+    local is_place = length and type(name) == "number" and name % 1 == 0 and name >= 1
+      and name <= length
+    local fault = not is_place and header_fault(name, value)
+    if fault then return fault end
+    if length and not is_place then return "headers: is a list, and has names besides" end
+  end
+end
+
+--- A part that is none, of the keys of a table: the first by name; or nil.
+local function odd_part(value)
+  local odd
+  for key in next, value do
+    local name = type(key) == "string" and #key <= 40 and key or shown(key)
+    if not PARTS[key] and (not odd or name < odd) then odd = name end
+  end
+  return odd
+end
+
+--- Why a table that looks like an HTTP answer could not be sent as one, or nil; also for one that
+--- is other data: its status is no number, its headers no table, its body no text.
+---@param value table read raw: without a metatable
+---@return string|nil
+function answer.fault(value)
+  local status, headers, body = value.status, value.headers, value.body
+  local odd = odd_part(value)
+  if odd then
+    local is_meant = type(status) == "number" or type(headers) == "table" or type(body) == "string"
+    return is_meant and NO_PART:format(odd, suggest.hint(odd, PART_NAMES)) or nil
+  elseif status ~= nil and not is_status(status) then
+    return ("status %s: an HTTP answer has a whole number from 200 to 599"):format(shown(status))
+  elseif body ~= nil and type(body) ~= "string" then
+    return ("body is %s: an HTTP answer has a text"):format(shown(body))
+  elseif headers ~= nil and status == nil and body == nil then
+    return "headers alone are no HTTP answer: add a status or a body"
+  end
+  return headers ~= nil and headers_fault(headers) or nil
 end
 
 return answer

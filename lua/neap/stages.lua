@@ -4,6 +4,7 @@
 -- the policy puts into its list.  The list is checked when the file has run, with the rest of it,
 -- so that what is wrong with a stage is reported by its place and line.
 
+local answer = require "neap.answer"
 local core = require "neap.core"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
@@ -138,33 +139,13 @@ end
 
 -- ---- Stages -----------------------------------------------------------------------------------
 
-local function is_status(value)
-  return type(value) == "number" and value % 1 == 0 and value >= 200 and value <= 599
-end
-
---- Why a default of that shape would be no HTTP answer, or nil: it is one, or is not meant as one.
-local function http_fault(value)
-  if type(value) ~= "table" or value.status == nil and value.body == nil then return nil end
-  for key in next, value do
-    if key ~= "status" and key ~= "headers" and key ~= "body" then return nil end
-  end
-  local status = value.status
-  if status ~= nil and not is_status(status) then
-    return ("status %s: an HTTP answer has a whole number from 200 to 599"):format(shown(status))
-  elseif value.body ~= nil and type(value.body) ~= "string" then
-    return ("body is %s: an HTTP answer has a text"):format(shown(value.body))
-  elseif value.headers ~= nil and type(value.headers) ~= "table" then
-    return ("headers is %s: an HTTP answer has a table"):format(shown(value.headers))
-  end
-end
-
 --- A copy of a default's value; or nil and why it cannot be one.
 local function checked_copy(value, is_own)
   local fault = weighed(value, is_own)
   if fault then return nil, fault end
   local ok, copy = pcall(copy_of, value)
   if not ok then return nil, copy end
-  return copy, http_fault(copy)
+  return copy, type(copy) == "table" and answer.fault(copy) or nil
 end
 
 local function new_default(path, options, sandbox, report)
