@@ -92,6 +92,7 @@ build = {
     ["neap.together"] = "lua/neap/together.lua",
     ["neap.trials"] = "lua/neap/trials.lua",
     ["neap.validate"] = "lua/neap/validate.lua",
+    ["neap.verdicts"] = "lua/neap/verdicts.lua",
     ["neap.watch"] = "lua/neap/watch.lua",
     ["neap.watched"] = "lua/neap/watched.lua",
   },

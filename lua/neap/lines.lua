@@ -195,6 +195,21 @@ function lines.of(text)
   return found, tokens[returns].line
 end
 
+--- The line where a policy changes a shipped classifier: for classify.http.status["404"], the first
+--- with 404 from the first status on.
+---@param text string
+---@param path string
+---@return integer|nil
+function lines.of_change(text, path)
+  local above, last = path:match('^classify%..-([%w_]+)[.%["]+([%w_]+)"?%]?$')
+  if not above then return nil end
+  local is_below = false
+  for _, token in ipairs(lines.tokens(text)) do
+    if is_below and token.text == last then return token.line end
+    is_below = is_below or token.text == above
+  end
+end
+
 --- The line of `path`, or of the nearest key above it that has one.
 ---@param found table<string, integer>
 ---@param path string

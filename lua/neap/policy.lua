@@ -17,6 +17,7 @@ local sandbox = require "neap.sandbox"
 local stages = require "neap.stages"
 local together = require "neap.together"
 local validate = require "neap.validate"
+local verdicts = require "neap.verdicts"
 
 local policy = {}
 
@@ -78,7 +79,7 @@ local function new_report(path, text)
   local problems, found, return_line = {}, nil, nil
   local function line_of(key)
     if not found then found, return_line = lines.of(text) end
-    return lines.nearest(found, key, return_line)
+    return key and lines.of_change(text, key) or lines.nearest(found, key, return_line)
   end
   local function report(key, value, message, ...)
     if select("#", ...) > 0 then message = message:format(...) end
@@ -132,6 +133,7 @@ local function check(parts, given, report)
   if values.fallback then
     parts.stages, parts.shown = stages.of(values.fallback, parts.noted, parts.sandbox, report)
   end
+  verdicts.check(parts.library, report)
   generation.judge(parts, report)
 end
 

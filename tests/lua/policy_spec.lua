@@ -462,14 +462,16 @@ describe("a classify of the policy's", function()
     { "a table that loops",
       "classify.http.class = setmetatable({}, { __index = function() while true do end end })",
       "success", "took more than its 100000 steps" },
-    { "a word that is none", "classify.http.class[2] = 'sucess'", "success",
-      'answered "sucess", not "success", "failure" or "neutral"' },
-    { "a function in a table", "classify.http.class[2] = type", "success",
-      'answered a function, not "success", "failure" or "neutral"' },
+    { "a word that is none",
+      "classify.http.class = setmetatable({}, { __index = function() return 'sucess' end })",
+      "success", 'answered "sucess", not "success", "failure" or "neutral"' },
+    { "a function in a table",
+      "classify.http.class = setmetatable({}, { __index = function() return type end })",
+      "success", 'answered a function, not "success", "failure" or "neutral"' },
     { "nothing", "classify.http.class = nil", "success", "attempt to index a nil value" },
-    { "a circle", "classify.http.status.http = classify.http", "success" },
-    { "a deep table", "local t = {} for _ = 1, 100000 do t = { t } end classify.http.status.x = t",
-      "success" },
+    { "a circle", "classify.http.status = setmetatable({ http = classify.http }, {})", "success" },
+    { "a deep table", "local t = {} for _ = 1, 100000 do t = { t } end "
+      .. "classify.http.status = setmetatable({ x = t }, {})", "success" },
   } do
     it("of the shipped ones may have been given " .. case[1], function()
       local text = 'return { name = "x", trip = { failures = 5 }, classify = classify.%s }'
@@ -481,6 +483,59 @@ describe("a classify of the policy's", function()
       end
     end)
   end
+
+  for _, case in ipairs {
+    -- what the file does                             key, line 2             message
+    { 'classify.http.status["404"] = "failure"',    'classify.http.status["404"]',
+      "is no HTTP status: a number from 100 to 599 is needed: did you mean [404]?" },
+    { 'classify.http.status = { ["404"] = "failure" }', 'classify.http.status["404"]',
+      "is no HTTP status: a number from 100 to 599 is needed: did you mean [404]?" },
+    { 'classify.http.status[40] = "failure"',       "classify.http.status[40]",
+      "is no HTTP status: a number from 100 to 599 is needed" },
+    { 'classify.http.class[404] = "failure"',       "classify.http.class[404]",
+      "is no class of HTTP statuses: a number from 1 to 5 is needed" },
+    { "classify.http.statuss = {}",                 "classify.http.statuss",
+      "is not known: did you mean status?" },
+    { "classify.http.status = 5",                   "classify.http.status",
+      "5: a table is needed" },
+    { 'classify.http.status[404] = "failur"',       "classify.http.status[404]",
+      '"failur" is none of "success", "failure" and "neutral": did you mean failure?' },
+    { "classify.http.class[2] = type",              "classify.http.class[2]",
+      'a function is none of "success", "failure" and "neutral"' },
+    { 'classify.http.retry_after[429] = "no"',      "classify.http.retry_after[429]",
+      '"no" is not true or false' },
+    { 'classify.grpc.code.UNAVAILBLE = "neutral"',  "classify.grpc.code.UNAVAILBLE",
+      "is no gRPC status: they go by their names: did you mean UNAVAILABLE?" },
+    { 'classify.grpc.code[14] = "neutral"',         "classify.grpc.code[14]",
+      "is no gRPC status: they go by their names" },
+    { 'classify.grpc.other = "neutrall"',           "classify.grpc.other",
+      '"neutrall" is none of "success", "failure" and "neutral": did you mean neutral?' },
+    { 'classify.transport.ended_by.tiemout = "neutral"', "classify.transport.ended_by.tiemout",
+      "is no way for a call to end: did you mean timeout?" },
+    { 'classify.ofrep.code.GENERAL = 5',            "classify.ofrep.code.GENERAL",
+      '5 is none of "success", "failure" and "neutral"' },
+    { "classify.default.http = {}",                 "classify.default.http", "is not known" },
+  } do
+    it("is not to be changed to no effect: " .. case[1], function()
+      local p, err = policy.parse("--\n" .. case[1] .. '\nreturn { name = "x",\n'
+        .. "trip = { failures = 404, consecutive_failures = 2 } }", "x.lua")
+      assert.is_nil(p)
+      assert.same({ case[2], case[3], 2, 1 }, { err.key, err.message, err.line, #err.all })
+    end)
+  end
+
+  it("may be changed in all that has an effect", function()
+    assert(policy.parse([[
+      classify.http.status[404], classify.http.status[429] = "failure", false
+      classify.http.class = { [2] = "success", [5] = "failure" }
+      classify.http.retry_after[500] = true
+      classify.grpc.code.NOT_FOUND, classify.grpc.code["17"] = "failure", "neutral"
+      classify.grpc.other = "neutral"
+      classify.ofrep.code.VENDOR_DOWN = "failure"
+      classify.transport.ended_by.transport = "neutral"
+      return { name = "x", trip = { failures = 5 } }
+    ]], "x.lua"))
+  end)
 
   it("of the shipped ones is as it was when the file had run", function()
     local p = load [[
@@ -635,6 +690,17 @@ describe("a fallback stage", function()
     assert.equal("fallback.default: is too large", err.message)
   end)
 
+  for _, text in ipairs {
+    "{ status = 204 }", "{ body = '' }", "{ status = 'active', name = 'x' }", "{ on = true }",
+    "{ status = 200, headers = { ['X-A'] = 1, ['Content-Type'] = 'a/b; c=\"d\"' }, body = '' }",
+    "{ status = 200, headers = { 'Set-Cookie', 'a', 'Set-Cookie', 'b' } }", "{}", "{ 1, 2 }",
+  } do
+    it("may have a default that is an HTTP answer, or is other data: " .. text, function()
+      assert.equal("default", load("fallback = { fallback.default(" .. text .. ") },")
+        .stages[1].kind)
+    end)
+  end
+
   it("has keys of at most a kilobyte", function()
     local p = load [[
       fallback = { fallback.last_good { key = function(c) return ("x"):rep(c.n) end } },
@@ -678,6 +744,30 @@ describe("a fallback stage", function()
       "body is a table: an HTTP answer has a text$" },
     { "fallback.default { body = '', headers = 5 }", "fallback[1]",
       "headers is 5: an HTTP answer has a table$" },
+    { "fallback.default { status = 200, bdy = 'x' }", "fallback[1]",
+      "^fallback.default: bdy is no part of an HTTP answer: did you mean body%?" },
+    { "fallback.default { body = 'x', stauts = 200 }", "fallback[1]",
+      "stauts is no part of an HTTP answer: did you mean status%?" },
+    { "fallback.default { headers = {}, ttl = 5 }", "fallback[1]",
+      "ttl is no part of an HTTP answer %(" },
+    { "fallback.default { status = 200, 'x' }",   "fallback[1]",
+      "1 is no part of an HTTP answer %(" },
+    { "fallback.default { headers = {} }",        "fallback[1]",
+      "headers alone are no HTTP answer: add a status or a body$" },
+    { "fallback.default { status = 200, headers = { ['X A'] = 'b' } }", "fallback[1]",
+      'headers: "X A" is no name of a header$' },
+    { "fallback.default { status = 200, headers = { [''] = 'b' } }", "fallback[1]",
+      'headers: "" is no name of a header$' },
+    { "fallback.default { status = 200, headers = { ['X-A'] = 'b\\r\\nX-B: c' } }", "fallback[1]",
+      'headers: X%-A is "b\\r\\nX%-B: c", with a control character in it$' },
+    { "fallback.default { status = 200, headers = { ['X-A'] = {} } }", "fallback[1]",
+      "headers: X%-A is a table: a text is needed$" },
+    { "fallback.default { status = 200, headers = { 'X-A', 'a', 'X-B' } }", "fallback[1]",
+      "headers: the list ends with a name, without a value$" },
+    { "fallback.default { status = 200, headers = { 'X A', 'a' } }", "fallback[1]",
+      'headers: "X A" is no name of a header$' },
+    { "fallback.default { status = 200, headers = { 'X-A', 'a', ['X-B'] = 'b' } }", "fallback[1]",
+      "headers: is a list, and has names besides$" },
     { "fallback.last_good(5)",                    "fallback[1]",
       "^5: a table of options is needed$" },
     { "fallback.last_good { max_age = 5 }",       "fallback[1].max_age",
