@@ -11,11 +11,15 @@ static uint32_t share_of(uint64_t part, uint64_t total) {
   return total == 0 ? 0 : (uint32_t)(part * NEAP_ONE / total);
 }
 
+uint64_t neap_breaker_mode_left_ms(const neap_breaker *b, uint64_t now_ms) {
+  uint64_t m = word_load(&breaker_of(b)->mode);
+  return mode_is_timed(m) ? mode_left_ms(m, now_ms) : 0;
+}
+
 static void snapshot_mode(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
                           neap_snapshot *out) {
-  uint64_t m = word_load(&b->mode);
   out->mode = neap__mode_in_force(b, r, now_ms, &out->mode_is_operators);
-  out->mode_left_ms = out->mode_is_operators && mode_is_timed(m) ? mode_left_ms(m, now_ms) : 0;
+  out->mode_left_ms = neap_breaker_mode_left_ms((const neap_breaker *)b, now_ms);
 }
 
 static void snapshot_state(const neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,

@@ -66,6 +66,7 @@ static int l_renew(lua_State *L) {
   g->wants_body = g->classifies || flag(L, "remembers");
   g->remembers = flag(L, "remembers");
   g->has_keys = flag(L, "has_keys");
+  g->begins_plain = flag(L, "begins_plain");
   lua_getfield(L, 5, "same_ms");
   g->same_ms = (uint32_t)lua_tointeger(L, -1);
   memset(g->kept, 0, sizeof g->kept);

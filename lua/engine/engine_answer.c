@@ -65,9 +65,9 @@ static void copy_headers(lua_State *L, int headers, neap_header *rows, size_t co
   }
 }
 
-/* Reads the answer table on top of the stack.  Nothing raises once there is a block. */
-static void read_answer(lua_State *L, neap_answer *answer) {
-  int table = lua_gettop(L);
+/* Reads the answer table at `table`.  Nothing raises once there is a block. */
+static void read_answer(lua_State *L, int table, neap_answer *answer) {
+  lua_settop(L, table);
   luaL_checktype(L, table, LUA_TTABLE);
   lua_getfield(L, table, "headers");
   luaL_checktype(L, -1, LUA_TTABLE);
@@ -126,7 +126,24 @@ static int ask(lua_State *L) {
   lua_pushstring(L, causes[a->cause]);
   engine_push_call(L);
   lua_call(L, 4, 1);
-  if (!lua_isnil(L, -1)) read_answer(L, a->answer);
+  if (!lua_isnil(L, -1)) read_answer(L, lua_gettop(L), a->answer);
+  return 0;
+}
+
+/* engine.first_good(guard, line, id) -> answer without source and age, age_ms | nil */
+static int ask_first(lua_State *L) {
+  const asking *a = (const asking *)lua_touserdata(L, 1);
+  engine_push_function(L, "first_good");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, a->guard->ref);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, a->line);
+  engine_push_identity(L, a->guard->engine);
+  if (lua_isnil(L, -1)) return 0;
+  lua_call(L, 3, 2);
+  if (lua_isnil(L, -1)) return 0;
+  uint64_t age_ms = (uint64_t)lua_tointeger(L, -1);
+  read_answer(L, lua_gettop(L) - 1, a->answer);
+  a->answer->source = "last_good";
+  a->answer->age_ms = age_ms;
   return 0;
 }
 
@@ -139,7 +156,8 @@ bool neap_guard_fallback(neap_guard *g, const char *key, size_t key_length,
   asking a = {g, engine_line_ref(g, key, key_length), cause, answer};
   if (a.line == LUA_NOREF) return false;
   engine_scope outer = engine_enter(e, request, result, false);
-  engine_run(e, ask, &a, g->name);
+  if (g->begins_plain) engine_run(e, ask_first, &a, g->name);
+  if (answer->owner == NULL) engine_run(e, ask, &a, g->name);
   engine_leave(e, outer);
   return answer->owner != NULL;
 }

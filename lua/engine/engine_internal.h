@@ -56,9 +56,10 @@ struct neap_guard {
   bool classifies;               /* it has a classify of its own, */
   bool asks; /* or wants to see every call for another reason: a trip or decide function */
   bool wants_body;
-  bool remembers;   /* it has a last_good stage, */
-  bool has_keys;    /* with a key function */
-  char reason[256]; /* of the last verdict */
+  bool remembers;    /* it has a last_good stage, */
+  bool has_keys;     /* with a key function */
+  bool begins_plain; /* the chain begins with one without */
+  char reason[256];  /* of the last verdict */
   char name[];
 };
 

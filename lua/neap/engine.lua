@@ -83,6 +83,7 @@ local function renew(name)
     classifies = of_policy.has_classify,
     asks = of_policy.trip ~= nil or of_policy.decide ~= nil,
     same_ms = SAME_MS,
+    begins_plain = fallback.begins_plain(of_policy),
   }
   for _, stage in ipairs(of_policy.stages) do
     if stage.kind == "last_good" then
@@ -181,6 +182,11 @@ local function consult(of_line, call)
     local left_ms = of_line.breaker:snapshot(rules, now_ms).mode_left_ms
     call.retry_after_ms = left_ms > 0 and left_ms or nil
   end
+end
+
+--- The last good answer of a chain that begins with them, as engine_answer.c reads it | nil.
+function engine.first_good(of_guard, of_line, id)
+  return of_guard.chain:first_good(of_line, of_guard.policy, id)
 end
 
 --- Asks the chain: an answer as engine_answer.c reads it | nil.

@@ -245,6 +245,18 @@ function Chain:run(line, policy, call, trail, describe)
   return false
 end
 
+--- What `run` would find first, if the first stage is a plain last_good, with nothing made for it:
+--- the answer and its age, or nothing and nothing counted.
+---@param id string as call.id
+---@return any value, integer|nil age_ms nil: there is none
+function Chain:first_good(line, policy, id)
+  local stage = policy.stages[1]
+  local now_ms, max_age_ms = line.native:now(), stage.max_age_ms or UNBOUNDED
+  local value, age_ms = self.stores[stage]:get(key_of_id(line, id), now_ms, max_age_ms)
+  if age_ms then count(self, stage, "answered", 0) end
+  return value, age_ms
+end
+
 --- Keeps a good answer for the last_good stages; never one of the chain.
 ---@param call table|nil as the policy's functions see it; nil: made of the arguments if needed
 function Chain:remember(line, policy, value, call, ...)
@@ -299,6 +311,13 @@ function Chain:rows()
     end
   end
   return rows
+end
+
+--- May Chain:first_good be asked?
+---@param policy table
+---@return boolean
+function fallback.begins_plain(policy)
+  return policy.stages[1] ~= nil and is_plain(policy.stages[1])
 end
 
 --- Does the chain answer for that?

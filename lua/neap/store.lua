@@ -103,8 +103,10 @@ function Store:get(key, now_ms, max_age_ms)
     drop(self, entry)
     return nil, nil
   end
-  unlink(entry)
-  link_newest(self, entry)
+  if self.head.older ~= entry then -- or it is the newest already
+    unlink(entry)
+    link_newest(self, entry)
+  end
   return entry.value, age_ms
 end
 

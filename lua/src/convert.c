@@ -126,15 +126,9 @@ const char *neap__reported_name(neap_reported reported) {
   return names[reported];
 }
 
-static uint64_t mode_left_ms(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms) {
-  neap_snapshot s;
-  neap_breaker_snapshot(b, rules, now_ms, &s);
-  return s.mode_left_ms;
-}
-
 uint64_t neap__retry_after(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
                            neap_verdict verdict) {
-  if (verdict == NEAP_REFUSE_FORCED) return mode_left_ms(b, rules, now_ms);
+  if (verdict == NEAP_REFUSE_FORCED) return neap_breaker_mode_left_ms(b, now_ms);
   uint64_t next_ms = neap_breaker_next_ms(b, rules, now_ms);
   return next_ms == NEAP_NEVER ? 0 : next_ms - now_ms;
 }

@@ -96,6 +96,7 @@ static void the_operators_mode_goes_before_the_rules(void **unused) {
       SAME(snapshot(&f).mode, all[mine], "the operator's");
       SAME(snapshot(&f).mode_is_operators, true, "the operator's");
       SAME(snapshot(&f).mode_left_ms, 0, "without an end");
+      SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms), 0, "without an end");
       SAME(ask(&f), all[mine] == NEAP_FORCED_OPEN ? NEAP_REFUSE_FORCED : NEAP_ALLOW, "in force");
       f.now_ms += UINT64_C(86400000) * 10000;
       SAME(snapshot(&f).mode, all[mine], "until it is set again");
@@ -112,13 +113,16 @@ static void an_operators_mode_may_end_by_itself(void **unused) {
     FIXTURE(f, r->failures = 1);
     set_mode(&f, NEAP_FORCED_OPEN, lengths[i]);
     SAME(snapshot(&f).mode_left_ms, lengths[i], "all of it is left");
+    SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms), lengths[i], "all of it is left");
     f.now_ms += lengths[i] - 1;
     SAME(ask(&f), NEAP_REFUSE_FORCED, "one millisecond before its end");
     SAME(snapshot(&f).mode_left_ms, 1, "one millisecond before its end");
+    SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms), 1, "one millisecond before its end");
     f.now_ms += 1;
     SAME(snapshot(&f).mode, NEAP_AUTO, "at its end");
     SAME(snapshot(&f).mode_is_operators, false, "at its end");
     SAME(snapshot(&f).mode_left_ms, 0, "at its end");
+    SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms), 0, "at its end");
     SAME(ask(&f), NEAP_ALLOW, "at its end");
     f.now_ms += UINT64_C(86400000) * 10000;
     SAME(ask(&f), NEAP_ALLOW, "and for good");

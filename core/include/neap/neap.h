@@ -316,6 +316,9 @@ NEAP_API neap_status neap_breaker_trip(neap_breaker *b, const neap_rules *rules,
 NEAP_API neap_status neap_breaker_set_mode(neap_breaker *b, uint64_t now_ms, neap_mode mode,
                                            uint64_t for_ms);
 
+/* What is left of an operator's mode that has an end; 0: it has none, or there is no such mode. */
+NEAP_API uint64_t neap_breaker_mode_left_ms(const neap_breaker *b, uint64_t now_ms);
+
 /* The state at now_ms; an open breaker whose cooldown is over is half-open. */
 NEAP_API neap_state neap_breaker_state(const neap_breaker *b, const neap_rules *rules,
                                        uint64_t now_ms);
