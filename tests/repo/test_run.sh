@@ -44,7 +44,12 @@ ended() {
 start
 source=$(curl -si "localhost:$LISTEN_PORT/flags/new-checkout" | tr -d '\r' | sed -n 's/^[Nn]eap-[Ss]ource: //p')
 [ "$source" = primary ] || die "Neap-Source: primary, but: $source"
-grep -q "curl -si localhost:$LISTEN_PORT/flags" "$tmp/log" || die "says what to try"
+says_what_to_try() { grep -q "curl -si localhost:$LISTEN_PORT/flags" "$tmp/log"; }
+for _ in $(seq 50); do # it looks for the admin port too, a tenth of a second apart
+  says_what_to_try && break
+  sleep 0.1
+done
+says_what_to_try || die "says what to try"
 kill -TERM "$pid"
 ended SIGTERM
 
