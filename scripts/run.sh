@@ -20,34 +20,42 @@ if [ -z "${NEAP_BIN:-}" ]; then
   rm -f "$log"
 fi
 
-pids=""
-stop() {
-  trap - INT TERM EXIT
-  # shellcheck disable=SC2086  # a list of numbers
-  [ -z "$pids" ] || kill $pids 2>/dev/null || :
-  wait
+# Ctrl-C reaches every process of the terminal's job, but only this one acts on it: the sidecar
+# drains, and the upstream outlives it, so that what is under way gets its whole answer.  Each
+# further Ctrl-C is passed on, too: the sidecar doesn't wait any longer then.
+upstream="" sidecar="" is_asked=""
+ask() {
+  is_asked=yes
+  [ -z "$sidecar" ] || kill -TERM "$sidecar" 2>/dev/null || :
 }
-trap 'stop; exit 0' INT TERM
-trap stop EXIT
+runs() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
+finish() {
+  [ -n "$is_asked" ] || ask
+  while runs "$sidecar"; do wait "$sidecar" || :; done # a signal ends a wait early
+  runs "$upstream" && kill -TERM "$upstream" || :
+  while runs "$upstream"; do wait "$upstream" || :; done
+}
+trap ask HUP INT QUIT TERM
+trap finish EXIT
 
-lua5.4 examples/demo/upstream.lua --listen "127.0.0.1:$upstream_port" &
+lua5.4 examples/demo/upstream.lua --until-term --listen "127.0.0.1:$upstream_port" &
 upstream=$!
-pids=$upstream
 "$NEAP_BIN" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
   --policy "$policy" ${PARAMS:+--params "$PARAMS"} --admin "127.0.0.1:$admin_port" &
 sidecar=$!
-pids="$upstream $sidecar"
+[ -z "$is_asked" ] || ask # before there was a sidecar to ask
 
-both_run() { kill -0 "$upstream" 2>/dev/null && kill -0 "$sidecar" 2>/dev/null; }
+both_run() { runs "$upstream" && runs "$sidecar"; }
 
 tries=0
 until curl -sf "localhost:$admin_port/healthz" >/dev/null 2>&1; do
+  [ -z "$is_asked" ] || exit 0
   tries=$((tries + 1))
   if ! both_run || [ "$tries" -gt 100 ]; then
     echo "make run: did not come up; the lines above say why" >&2
     exit 1
   fi
-  sleep 0.1 & wait $!
+  sleep 0.1 || :
 done
 
 cat <<EOF
@@ -69,9 +77,8 @@ Ctrl-C stops both.
 
 EOF
 
-while both_run; do
-  sleep 1 & wait $! || :
-done
-if kill -0 "$sidecar" 2>/dev/null; then ended="the upstream"; else ended="neap"; fi
+while [ -z "$is_asked" ] && both_run; do sleep 0.2 || :; done
+[ -z "$is_asked" ] || exit 0
+if runs "$sidecar"; then ended="the upstream"; else ended="neap"; fi
 echo "make run: $ended has ended, so all of it does" >&2
 exit 1

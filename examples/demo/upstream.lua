@@ -1,7 +1,7 @@
 #!/usr/bin/env lua5.4
 --- A dependency that misbehaves on command, for neap to protect.
 ---
----   lua5.4 examples/demo/upstream.lua [--listen 127.0.0.1:8016] [--quiet]
+---   lua5.4 examples/demo/upstream.lua [--listen 127.0.0.1:8016] [--quiet] [--until-term]
 ---                                     [--script "ok 10, 500 5, slow 8"]
 ---
 --- GET /flags/NAME answers a feature flag as JSON (404 FLAG_NOT_FOUND if the name begins with
@@ -15,7 +15,7 @@
 ---   flap    `ms` (1000) of ok, `ms` of 500, and so on
 ---
 --- GET /_fail says which mode it is in. A script is a list of "MODE SECONDS", begun again when it
---- is through.
+--- is through. With --until-term Ctrl-C does not end it: that is for whoever started it to do.
 
 local uv = require "luv"
 
@@ -25,7 +25,7 @@ local REASONS = { [200] = "OK", [400] = "Bad Request", [404] = "Not Found",
   [429] = "Too Many Requests", [500] = "Internal Server Error", [503] = "Service Unavailable" }
 
 local mode = { name = "ok", since = uv.now() }
-local answered, quiet = 0, false
+local answered, quiet, until_term = 0, false, false
 
 local function say(...)
   io.stdout:write(os.date("!%H:%M:%S"), " upstream: ", string.format(...), "\n")
@@ -205,12 +205,14 @@ local function read_arguments(argv)
     local name, value = argv[i], argv[i + 1]
     if name == "--quiet" then
       quiet, i = true, i - 1
+    elseif name == "--until-term" then
+      until_term, i = true, i - 1
     elseif name == "--listen" and value then
       listen = value
     elseif name == "--script" and value then
       script = read_script(value)
     else
-      quit(2, "%s: must be --listen ADDRESS:PORT, --script TEXT or --quiet", name)
+      quit(2, "%s: must be --listen ADDRESS:PORT, --script TEXT, --quiet or --until-term", name)
     end
     i = i + 2
   end
@@ -228,6 +230,7 @@ if not ok then quit(1, "can't listen on %s: %s", listen, why) end
 
 for _, signal in ipairs { "sigint", "sigterm" } do
   uv.new_signal():start(signal, function()
+    if until_term and signal == "sigint" then return end
     say("stopped after %d answers", answered)
     os.exit(0)
   end)

@@ -33,11 +33,12 @@ set -- $(${LUA:-lua5.4} -e '
 up=$1 listen=$2 admin=$3 other=$4 nobody=$5
 sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
 
+in_front="" # or what makes a job of this script one that Ctrl-C is for
 start() { # LOG ARGUMENTS...: the sidecar, in $pid
   log=$dir/$1.log
   : >"$log"
   shift
-  "$neap" serve "$@" 2>"$log" >"$dir/out" &
+  $in_front "$neap" serve "$@" 2>"$log" >"$dir/out" &
   pid=$!
   pids="$pids $pid"
 }
@@ -165,6 +166,8 @@ curl -s -X POST "http://127.0.0.1:$up/_fail?mode=slow&ms=400" -o /dev/null
 curl -s -o "$dir/slow" -w '%{http_code}' "$sidecar/flags/slow" >"$dir/code" &
 slow=$!
 within 5 has_metric 'neap_route_active{route="default"} 1'
+kill -INT "$pid" # a script's background job ignores it, and so does what it runs
+sleep 0.1
 kill "$pid"
 within 5 logged 'SIGTERM: draining'
 [ "$(status "$pages/healthz")" = 503 ] || fail "health while draining"
@@ -175,6 +178,7 @@ wait "$pid" || fail "ended with status $?"
 
 # Whoever does not end in time is cut off: after the limit, or at once at a second signal.
 for signals in 1 2; do
+  in_front="env --default-signal=INT"
   start "cut$signals" --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" --admin off \
     --policy policies/low_traffic.lua --drain-ms $((signals == 1 ? 300 : 60000))
   within 5 up_and_running
@@ -184,6 +188,7 @@ for signals in 1 2; do
   sleep 0.3
   kill "$pid"
   within 5 logged 'SIGTERM: draining'
+  in_front=""
   if [ $signals = 2 ]; then kill -INT "$pid" && within 5 logged 'SIGINT again: not waiting'; fi
   wait "$pid" || fail "ended with status $?"
   wait $hung && fail "a request that was cut off succeeded"

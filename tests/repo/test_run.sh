@@ -1,10 +1,14 @@
-# `make run`: comes up without a terminal and on other ports, protects what it should, and stops cleanly when told to,
-# by SIGTERM and by Ctrl-C; a port that is taken is said in one line.
+# `make run`: comes up without a terminal and on other ports, protects what it should, and stops
+# cleanly when told to, by SIGTERM and by Ctrl-C: what is under way gets its whole answer, a second
+# Ctrl-C doesn't wait for it, and nothing is left running.  A port that is taken is said in one line.
+#
+# scripts/run.sh exits 0 when it was told to stop, 1 when it didn't come up or one of the two ended
+# by itself.  make, told by the same signal, ends of that: 130 (SIGINT), 143 (SIGTERM).
 set -eu
 tmp=$(mktemp -d)
 pid=""
 cleanup() {
-  [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
+  [ -z "$pid" ] || kill -TERM "-$pid" 2>/dev/null || :
   rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -22,41 +26,102 @@ ports() {
 set -- $(ports)
 export UPSTREAM_PORT="$1" LISTEN_PORT="$2" ADMIN_PORT="$3" NEAP_BIN
 
-is_up() { curl -sf "localhost:$ADMIN_PORT/healthz" >/dev/null 2>&1; }
-start() {
-  setsid make run >"$tmp/log" 2>&1 </dev/null &
-  pid=$!
-  for _ in $(seq 100); do
-    is_up && return
-    sleep 0.1
+# The flag provider's policy with patience for a slow answer.
+sed "s/timeout_ms = 500/timeout_ms = 20000/; s/lease_ms = 1000/lease_ms = 21000/" \
+  policies/flag_provider.lua >"$tmp/flag_provider.lua"
+export POLICY="$tmp/flag_provider.lua"
+
+within() { # SECONDS COMMAND...: tries it until it succeeds
+  left=$(($1 * 20))
+  shift
+  until "$@"; do
+    left=$((left - 1))
+    [ $left -gt 0 ] || die "in time: $*"
+    sleep 0.05
   done
-  die "comes up"
 }
-ended() {
+logged() { grep -q -- "$1" "$tmp/log"; }
+is_up() { curl -sf "localhost:$ADMIN_PORT/healthz" >/dev/null 2>&1; }
+
+# As a terminal starts it: a session and a process group of its own, and SIGINT not ignored, as it
+# is for what a script runs in the background.
+start() {
+  setsid env --default-signal=INT make run >"$tmp/log" 2>&1 </dev/null &
+  pid=$!
+  within 10 is_up
+}
+# Ctrl-C goes to the whole process group that is in front.
+ctrl_c() { kill -INT "-$pid"; }
+is_alive() { ps -o stat= -p "$1" | grep -q '^[^Z]'; }
+is_empty() { # nothing of the session is left, but what has ended and was not waited for
+  for left_over in $(ps -o pid= -s "$1"); do
+    is_alive "$left_over" && return 1
+  done
+  return 0
+}
+ended() { # HOW STATUS
   wait "$pid" && status=0 || status=$?
+  [ "$status" -eq "$2" ] || die "$1 ends it with status $2, but: $status"
+  within 5 is_empty "$pid"
   pid=""
   for port in "$UPSTREAM_PORT" "$LISTEN_PORT" "$ADMIN_PORT"; do
     if curl -s -o /dev/null "localhost:$port/"; then die "port $port is free after $1"; fi
   done
   echo "ok: $1 stops both, status $status"
 }
+# ask_slowly MS: a request that takes so long, in $asker, its answer in $tmp/answer
+ask_slowly() {
+  curl -sf -o /dev/null -X POST "localhost:$UPSTREAM_PORT/_fail?mode=slow&ms=$1"
+  curl -si "localhost:$LISTEN_PORT/flags/slow" >"$tmp/answer" &
+  asker=$!
+  within 5 logged "GET /flags/slow ->"
+}
 
 start
 source=$(curl -si "localhost:$LISTEN_PORT/flags/new-checkout" | tr -d '\r' | sed -n 's/^[Nn]eap-[Ss]ource: //p')
 [ "$source" = primary ] || die "Neap-Source: primary, but: $source"
 says_what_to_try() { grep -q "curl -si localhost:$LISTEN_PORT/flags" "$tmp/log"; }
-for _ in $(seq 50); do # it looks for the admin port too, a tenth of a second apart
-  says_what_to_try && break
-  sleep 0.1
-done
-says_what_to_try || die "says what to try"
+within 5 says_what_to_try # it looks for the admin port too, a tenth of a second apart
 kill -TERM "$pid"
-ended SIGTERM
+ended SIGTERM 143
 
-# Ctrl-C goes to the terminal's whole process group.
+# Whole: the status, the upstream's own answer, and its last byte.
+has_whole_answer() {
+  wait "$asker" || die "a request under way is answered at $1"
+  head -n 1 "$tmp/answer" | grep -q " 200 " || die "with 200: $(cat "$tmp/answer")"
+  grep -qi '^neap-source: primary' "$tmp/answer" || die "by the upstream: $(cat "$tmp/answer")"
+  tail -n 1 "$tmp/answer" | grep -q '^{.*}$' || die "whole: $(cat "$tmp/answer")"
+  ! logged "not waiting any longer" || die "one $1 is one signal to the sidecar"
+}
+
 start
-kill -INT "-$pid"
-ended Ctrl-C
+ask_slowly 1500
+ctrl_c
+has_whole_answer Ctrl-C
+ended Ctrl-C 130
+
+start
+ask_slowly 1500
+kill -TERM "$pid"
+has_whole_answer SIGTERM
+ended SIGTERM 143
+
+# Again, while it drains: it is not waited for, and nobody is left behind.
+start
+ask_slowly 15000
+ctrl_c
+within 5 logged "SIGTERM: draining"
+ctrl_c
+within 5 logged "SIGTERM again: not waiting any longer"
+ended "a second Ctrl-C" 130
+wait "$asker" || : # cut off, or told so
+
+# The upstream ends by itself: so does everything.
+start
+upstream=$(ps -o pid=,args= -s "$pid" | sed -n 's/^ *\([0-9]*\) [^ ]*lua5.4 .*/\1/p')
+kill "$upstream"
+ended "the upstream's end" 2
+logged "make run: the upstream has ended" || die "says who has ended"
 
 # A taken port.
 export PORT="$LISTEN_PORT"

@@ -130,11 +130,18 @@ static void on_signal(uv_signal_t *handle, int number) {
   }
 }
 
+/* As a job that a script put into the background: Ctrl-C is for whoever is in front. */
+static bool is_ignored(int number) {
+  struct sigaction inherited;
+  return sigaction(number, NULL, &inherited) == 0 && inherited.sa_handler == SIG_IGN;
+}
+
 static void watch_signals(serve *s) {
   static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     uv_signal_init(&s->loop, &s->signals[i]);
     s->signals[i].data = s;
+    if (numbers[i] == SIGINT && is_ignored(SIGINT)) continue;
     uv_signal_start(&s->signals[i], on_signal, numbers[i]);
   }
 }

@@ -3,8 +3,8 @@
  *   start   engine, routes, listeners, admin, in this order: nothing listens before everything is
  *           ready
  *   run     requests go to the first route that matches
- *   drain   SIGTERM, SIGINT: stop accepting, let requests end, at most drain_ms; then take all down
- *           in reverse
+ *   drain   SIGTERM, SIGINT (unless inherited as ignored): stop accepting, let requests end, at
+ *           most drain_ms; then take all down in reverse
  */
 #ifndef NEAP_CMD_SERVE_H
 #define NEAP_CMD_SERVE_H
