@@ -1,5 +1,8 @@
 #include "machine.h"
 
+uint32_t neap_abi(void) { return NEAP_ABI; }
+const char *neap_version(void) { return NEAP_VERSION; }
+
 /* ARRAY[index], or "?" for what is none of ours. */
 #define NAME_OF(names, index)                                                                      \
   ((size_t)(index) < sizeof(names) / sizeof *(names) ? (names)[(size_t)(index)] : "?")

@@ -159,6 +159,8 @@ static bool open_lua(opening *o) {
          engine_run(o->engine, start, o, "opening the engine") && o->done;
 }
 
+uint32_t neap_engine_abi(void) { return NEAP_ABI; }
+
 bool neap_engine_open(uv_loop_t *loop, const neap_engine_options *options, neap_engine **out,
                       char *error, size_t size) {
   char unwanted[1];

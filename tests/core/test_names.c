@@ -94,6 +94,7 @@ static void the_version_is_written_once(void **unused) {
   snprintf(text, sizeof text, "%d.%d.%d", NEAP_VERSION_MAJOR, NEAP_VERSION_MINOR,
            NEAP_VERSION_PATCH);
   SAME_TEXT(NEAP_VERSION, text);
+  SAME_TEXT(neap_version(), text);
 }
 
 static void a_breaker_is_a_kilobyte_on_its_own_lines(void **unused) {

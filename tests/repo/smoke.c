@@ -25,6 +25,7 @@ static neap_verdict call_once(const neap_rules *rules, uint64_t now_ms, neap_out
 }
 
 int main(void) {
+  CHECK(neap_abi() == NEAP_ABI); /* the library is that of the header */
   neap_rules rules = neap_rules_default();
   neap_error error;
   CHECK(!neap_rules_prepare(&rules, &error)); /* no trip rule */
@@ -48,6 +49,6 @@ int main(void) {
   neap_snapshot seen;
   neap_breaker_snapshot(&breaker, &rules, now_ms, &seen);
   CHECK(seen.state == NEAP_CLOSED && seen.totals.failure == 3 && seen.totals.success == 3);
-  printf("ok: neap %s, %d-bit words\n", NEAP_VERSION, (int)(8 * sizeof(void *)));
+  printf("ok: neap %s, %d-bit words\n", neap_version(), (int)(8 * sizeof(void *)));
   return 0;
 }

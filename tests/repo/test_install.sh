@@ -50,7 +50,15 @@ cmake --build "$tmp/build" --parallel 2 >/dev/null
 cmake --install "$tmp/build" --prefix "$tmp/second" >/dev/null
 rm -rf "$tmp/build"
 mv "$tmp/second" "$tmp/shared"
-soname=$(readelf -d "$tmp/shared"/lib*/libneap.so "$tmp/shared"/lib/*/libneap.so 2>/dev/null | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
-[ "$soname" = "libneap.so.${version%.*}" ]
-say "soname $soname"
+abi=$(sed -n 's/^#define NEAP_ABI \(.*\)/\1/p' core/include/neap/neap.h)
+libraries=$(find "$tmp/shared" -name 'libneap*.so')
+[ "$(echo "$libraries" | wc -l)" -ge 2 ]
+for library in $libraries; do
+  name=$(basename "$library" .so)
+  soname=$(readelf -d "$library" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
+  [ "$soname" = "$name.so.$abi" ]
+  say "soname $soname"
+  header=$(echo "${name#lib}" | sed 's/^neap-//; s/-/_/g') # libneap-a-b: neap/a_b.h
+  sh tests/repo/exported.sh "$tmp/shared/include/neap/$header.h" "$library"
+done
 use_tree "$tmp/shared" shared

@@ -62,6 +62,10 @@
 
 #define NEAP_VERSION "0.1.0"
 
+/* Of libneap and libneap-engine, and the end of their sonames: raised whenever a program built with
+ * the headers of before could go wrong. */
+#define NEAP_ABI 1
+
 #if defined(_WIN32) || !defined(__GNUC__)
 #define NEAP_API
 #else
@@ -77,6 +81,12 @@ extern "C" {
 
 #define NEAP_ONE   1000000u /* 1.0, for shares and factors in millionths */
 #define NEAP_NEVER UINT64_MAX
+
+/* The NEAP_ABI and the NEAP_VERSION that the library was built with.  The dynamic linker keeps to
+ * the first by itself; who loads or links the library in another way compares neap_abi() with
+ * NEAP_ABI. */
+NEAP_API uint32_t neap_abi(void);
+NEAP_API const char *neap_version(void);
 
 /* ---- Types ----------------------------------------------------------------------------------- */
 

@@ -6,6 +6,7 @@
 static void on_closed(void *data) { *(bool *)data = true; }
 
 int main(int argc, char **argv) {
+  if (neap_engine_abi() != NEAP_ABI || neap_abi() != NEAP_ABI) return 5;
   const char *policies[] = {argc > 1 ? argv[1] : "policies"};
   neap_engine_options options = {.policies = policies, .policy_count = 1};
   neap_engine *engine;

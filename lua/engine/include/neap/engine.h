@@ -51,6 +51,9 @@ typedef struct uv_loop_s uv_loop_t; /* as in uv.h */
 typedef struct neap_engine neap_engine;
 typedef struct neap_guard neap_guard;
 
+/* The NEAP_ABI that libneap-engine was built with: see neap_abi(). */
+NEAP_API uint32_t neap_engine_abi(void);
+
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 typedef enum neap_log_level {
