@@ -79,6 +79,7 @@ build = {
     ["neap.parameters"] = "lua/neap/parameters.lua",
     ["neap.params_file"] = "lua/neap/params_file.lua",
     ["neap.policy"] = "lua/neap/policy.lua",
+    ["neap.policy_files"] = "lua/neap/policy_files.lua",
     ["neap.problem"] = "lua/neap/problem.lua",
     ["neap.refusal"] = "lua/neap/refusal.lua",
     ["neap.reload"] = "lua/neap/reload.lua",

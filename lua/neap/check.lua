@@ -8,9 +8,9 @@ local core = require "neap.core"
 local json = require "neap.cmd.json"
 local params_file = require "neap.params_file"
 local policy = require "neap.policy"
+local policy_files = require "neap.policy_files"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
-local suggest = require "neap.suggest"
 local verdicts = require "neap.cmd.verdicts"
 
 local check = {}
@@ -21,41 +21,43 @@ local MAX_FILE = 1024 * 1024
 ---@field ok boolean
 ---@field policies neap.Policy[]
 ---@field errors neap.Problem[]
----@field warnings string[]  beside the policies' own
 
 -- Reading ----------------------------------------------------------------------------------------
 
-local function join(directory, name) return (directory:gsub("/+$", "")) .. "/" .. name end
-
---- The policy files that a path stands for: itself, or those in the directory.
-local function files_of(path)
-  local names = core.list(path)
-  if not names then return { path } end
+--- All policy files that the paths stand for.
+local function files_of(paths, report)
   local files = {}
-  for _, name in ipairs(names) do
-    if name:find("^[^.#].*%.lua$") then files[#files + 1] = join(path, name) end
+  for _, path in ipairs(paths) do
+    local here = policy_files.at(path)
+    if #here == 0 then
+      report.errors[#report.errors + 1] = problem.new {
+        file = path, message = "has no policy file (*.lua)",
+      }
+    end
+    for _, file in ipairs(here) do files[#files + 1] = file end
   end
-  table.sort(files)
   return files
 end
 
-local function read_params(path, report)
+local function read_params(path, files, report)
   if not path then return {} end
   local text, message = core.read(path, MAX_FILE)
   local value
   if text then value, message = params_file.parse(text, path) end
-  if value then return value end
+  if value then
+    local names = policy_files.names_of(files)
+    report.errors[#report.errors + 1] = params_file.stranger(value, names, text, path)
+    return value
+  end
   local file, line, rest = message:match("^([^:\n]+):(%d+): (.*)$")
-  report.errors[1] = problem.new {
+  report.errors[#report.errors + 1] = problem.new {
     file = file or path, line = tonumber(line), message = rest or message:gsub("^[^:\n]+: ", ""),
   }
   return {}
 end
 
-local function name_of(path) return (path:match("([^/]*)$"):gsub("%.lua$", "")) end
-
 local function check_file(path, params, report)
-  local loaded, err = policy.load(path, { params = params[name_of(path)] })
+  local loaded, err = policy.load(path, { params = params[policy_files.name_of(path)] })
   if loaded then
     report.policies[#report.policies + 1] = loaded
     return
@@ -63,41 +65,16 @@ local function check_file(path, params, report)
   for _, one in ipairs(err.all or { err }) do report.errors[#report.errors + 1] = one end
 end
 
---- Parameters for a policy that is not here may be a slip of the pen.
-local function warn_of_params(params, path, report)
-  local names, known = {}, {}
-  for i, one in ipairs(report.policies) do
-    names[i] = one.name
-    known[one.name] = true
-  end
-  if #report.errors > 0 then return end
-  for name in pairs(params) do
-    if not known[name] then
-      report.warnings[#report.warnings + 1] = ("%s: %s: none of these policies has this name%s")
-        :format(path, name, suggest.hint(name, names))
-    end
-  end
-  table.sort(report.warnings)
-end
-
 --- Loads every policy that the paths stand for.
 ---@param paths string[]  files, and directories of them
----@param options? { params?: string }  a file that returns { POLICY = { … } }
+---@param options? { params?: string }  a file that returns { POLICY = { … } }, of these policies
 ---@return neap.check.report
 function check.run(paths, options)
   options = options or {}
-  local report = { policies = {}, errors = {}, warnings = {} }
-  local params = read_params(options.params, report)
-  for _, path in ipairs(paths) do
-    local files = files_of(path)
-    if #files == 0 then
-      report.errors[#report.errors + 1] = problem.new {
-        file = path, message = "has no policy file (*.lua)",
-      }
-    end
-    for _, file in ipairs(files) do check_file(file, params, report) end
-  end
-  warn_of_params(params, options.params, report)
+  local report = { policies = {}, errors = {} }
+  local files = files_of(paths, report)
+  local params = read_params(options.params, files, report)
+  for _, file in ipairs(files) do check_file(file, params, report) end
   report.ok = #report.errors == 0
   return report
 end
@@ -221,9 +198,6 @@ function check.text(report, options)
   local paint = painter(options and options.colours)
   local out, err = {}, {}
   for i, loaded in ipairs(report.policies) do out[i] = policy_text(loaded, paint) end
-  for _, warning in ipairs(report.warnings) do
-    err[#err + 1] = paint(YELLOW, "warning") .. ": " .. warning .. "\n"
-  end
   for _, one in ipairs(report.errors) do
     err[#err + 1] = paint(RED, "error") .. ": " .. tostring(one) .. "\n"
   end
@@ -266,7 +240,6 @@ function check.json(report)
   end
   return json.encode {
     ok = report.ok, policies = json.list(policies), errors = json.list(errors),
-    warnings = json.list(report.warnings),
   } .. "\n", ""
 end
 

@@ -5,7 +5,10 @@
 --   }
 
 local core = require "neap.core"
+local lines = require "neap.lines"
+local problem = require "neap.problem"
 local sandbox = require "neap.sandbox"
+local suggest = require "neap.suggest"
 
 local params_file = {}
 
@@ -45,6 +48,28 @@ function params_file.parse(text, path)
     end
   end
   return value
+end
+
+--- What is wrong with parameters for a policy that there is not: a slip of the pen would leave the
+--- policy that was meant without its own.
+---@param value table<string, table> as of parse
+---@param names string[] of the policies that there are
+---@param text string what was parsed
+---@param path string
+---@return neap.Problem|nil of the first by name
+function params_file.stranger(value, names, text, path)
+  local known, strangers = {}, {}
+  for _, name in ipairs(names) do known[name] = true end
+  for name in pairs(value) do
+    if not known[name] then strangers[#strangers + 1] = name end
+  end
+  if #strangers == 0 then return nil end
+  table.sort(strangers)
+  local name, found, return_line = strangers[1], lines.of(text)
+  return problem.new {
+    file = path, line = lines.nearest(found, name, return_line), key = name,
+    message = "there is no such policy" .. suggest.hint(name, names),
+  }
 end
 
 return params_file

@@ -13,6 +13,7 @@
 -- No clock, timer, file or event loop of its own: all are handed in.  With luv: neap.watch.
 
 local params_file = require "neap.params_file"
+local policy_files = require "neap.policy_files"
 local watched = require "neap.watched"
 
 local reload = {}
@@ -53,14 +54,6 @@ local Reloader = {}
 Reloader.__index = Reloader
 
 -- ---- Paths ------------------------------------------------------------------------------------
-
-local function join(directory, name)
-  return (directory:gsub("/+$", "")) .. "/" .. name
-end
-
-local function name_of(path)
-  return (path:match("([^/]*)$"):gsub("%.lua$", ""))
-end
 
 local function tell(self, item, kind, text)
   if not self.on_event then return end
@@ -152,7 +145,7 @@ local function look_at(self, item, now_ms, is_forced)
 end
 
 local function new_item(path)
-  return { path = path, name = name_of(path), reloads = 0, failures = 0 }
+  return { path = path, name = policy_files.name_of(path), reloads = 0, failures = 0 }
 end
 
 -- ---- Parameters -------------------------------------------------------------------------------
@@ -166,10 +159,9 @@ local function evaluate_params(self, texts)
   value, err = params_file.parse(text, path)
   if not value then return nil, err end
   local names = {}
-  for _, item in ipairs(self.items) do names[item.name] = true end
-  for name in pairs(value) do
-    if not names[name] then return nil, ("%s: %s: there is no such policy"):format(path, name) end
-  end
+  for i, item in ipairs(self.items) do names[i] = item.name end
+  err = params_file.stranger(value, names, text, path)
+  if err then return nil, tostring(err) end
   return value
 end
 
@@ -196,8 +188,8 @@ local function add_directory(self, directory)
   local names, count = self.files.list(directory) or {}, 0
   table.sort(names)
   for _, name in ipairs(names) do
-    if name:find("^[^.#].*%.lua$") then
-      add_file(self, join(directory, name))
+    if policy_files.is_one(name) then
+      add_file(self, policy_files.join(directory, name))
       count = count + 1
     end
   end

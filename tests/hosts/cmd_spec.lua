@@ -186,6 +186,36 @@ describe("neap serve, told wrong,", function()
 end)
 
 describe("neap serve", function()
+  for _, case in ipairs {
+    -- listen              admin               which
+    { "127.0.0.1:8080",    "127.0.0.1:8080",   "clash: the same" },
+    { "127.0.0.1:9464",    nil,                "clash: the default admin" },
+    { nil,                 "localhost:8080",   "clash: a name for the default listen" },
+    { ":8080",             "127.0.0.1:8080",   "clash: every address is this, too" },
+    { "[::]:8080",         "127.0.0.1:8080",   "clash: of either kind" },
+    { "[::]:8080",         "[::1]:8080",       "clash: every address is this one, too" },
+    { "[::1]:8080",        "127.0.0.1:8080",   "are two: of two kinds" },
+    { ":8080",             "[::1]:8080",       "are two: 0.0.0.0 is every address of its kind" },
+    { "127.0.0.1:8080",    "127.0.0.2:8080",   "are two addresses" },
+    { "127.0.0.1:8080",    "127.0.0.1:8081",   "are two ports" },
+    { "127.0.0.1:0",       "127.0.0.1:0",      "are two: any free port each" },
+    { "127.0.0.1:9464",    "off",              "are one" },
+  } do
+    local clashes = case[3]:find("^clash") ~= nil
+    it(("listens on %s and has its admin on %s: these %s"):format(case[1] or "the default",
+      case[2] or "the default", case[3]), function()
+      local argv = {}
+      if case[1] then argv = { "--listen", case[1] } end
+      for _, word in ipairs(case[2] and { "--admin", case[2] } or {}) do argv[#argv + 1] = word end
+      local plan, _, err = serve(table.unpack(argv))
+      if not clashes then return assert.is_table(plan, err) end
+      assert.equal(1, plan)
+      local expected = "neap serve: admin %s and listen %s are one address; give one of them "
+        .. "another port\n"
+      assert.equal(expected:format(case[2] or "127.0.0.1:9464", case[1] or "127.0.0.1:8080"), err)
+    end)
+  end
+
   it("has defaults for all but the upstream and the policy", function()
     local plan = run(SERVE)
     assert.same({ "127.0.0.1", 8080 }, { plan.listen.host, plan.listen.port })
@@ -236,7 +266,7 @@ return {
   routes = {
     { name = "all", upstream = "http://a", policy = "http_upstream" },
     { name = "flags", prefix = "/flags", upstream = "http://b", policy = "policies/flags.lua" },
-    { name = "deep", prefix = "/flags/deep", key = "flags", upstream = "http://b", policy = "a" },
+    { name = "deep", prefix = "/flags/in", key = "flags", upstream = "http://b", policy = "flags" },
     { name = "pay", host = "Pay.Internal", upstream = "https://c", policy = "payments",
       http2 = true, connect_ms = 500 },
   },
@@ -278,11 +308,15 @@ return {
       "6: routes[1].upstrem: is not a key: did you mean upstream?" },
     { 'upstream = "http://a"',          'upstream = "a"',
       '6: routes[1].upstream: "a": must be a URL' },
+    { 'policy = "http_upstream"',       'policy = "htp_upstream"',
+      '6: routes[1].policy: "htp_upstream": there is no such policy: did you mean http_upstream?' },
+    { 'policy = "payments"',            'policy = "x"',
+      '9: routes[4].policy: "x": there is no such policy; there are flag_provider, grpc_service,' },
     { 'upstream = "http://a"',          "upstream = 5",
       "6: routes[1].upstream: 5: must be a text" },
     { 'prefix = "/flags",',             'prefix = "flags",',
       '7: routes[2].prefix: "flags": must be a path that begins with /' },
-    { 'prefix = "/flags/deep"',         'prefix = "/flags"',
+    { 'prefix = "/flags/in"',           'prefix = "/flags"',
       "8: routes[3]: route flags is for the same host and prefix" },
     { 'name = "deep"',                  'name = "flags"',
       '8: routes[3].name: "flags" is the name of another route, too' },
@@ -426,16 +460,17 @@ describe("neap check", function()
     assert.equal(1, (run { "check", path }))
   end)
 
-  it("says where params are wrong, and when they are for nobody", function()
+  it("says where params are wrong, and when they are for nobody, as serve does", function()
     local path = policy("flags")
     local status, _, err = run { "check", path, "--params",
       write("params.lua", "return {\n  flags = 5 }") }
     assert.equal(1, status)
     assert.is_truthy(err:find("params.lua", 1, true))
-    status, _, err = run { "check", path, "--params", write("params.lua", "return { flasg = {} }") }
-    assert.equal(0, status)
-    assert.is_truthy(err:find("flasg: none of these policies has this name: did you mean flags?", 1,
-      true), err)
+    status, _, err = run { "check", path, "--params", write("params.lua",
+      "return {\n  flags = {},\n  flasg = {} }") }
+    assert.equal(1, status)
+    assert.is_truthy(err:find("params.lua:3: flasg: there is no such policy: did you mean flags?",
+      1, true), err)
     assert.equal(1, (run { "check", path, "--params", files .. "/none.lua" }))
   end)
 

@@ -148,7 +148,10 @@ describe("reload", function()
       { { ["p/x.lua"] = GOOD, ["params.lua"] = "return { x = 1 }" }, { params = "params.lua" },
         "params.lua: x = 1: must be policy name = table" },
       { { ["p/x.lua"] = GOOD, ["params.lua"] = "return { flags = {} }" }, { params = "params.lua" },
-        "params.lua: flags: there is no such policy" },
+        "params.lua:1: flags: there is no such policy" },
+      { { ["p/xy.lua"] = GOOD, ["params.lua"] = "return {\n xy = {},\n yx = {}, zz = {} }" },
+        { paths = { "p/xy.lua" }, params = "params.lua" },
+        "params.lua:3: yx: there is no such policy: did you mean xy?" },
       { { ["p/x.lua"] = GOOD, ["params.lua"] = "return {" }, { params = "params.lua" },
         "params.lua:1: unexpected symbol near <eof>" },
       { { ["p/x.lua"] = GOOD, ["params.lua"] = "os.exit(1)" }, { params = "params.lua" },
@@ -377,7 +380,7 @@ describe("reload", function()
       assert.equal("y", events[1].policy)
       assert.equal(GOOD .. "|2", serving.y.hash)
       save({ { 0, "params.lua", "return { z = {} }" } }, 3000)
-      assert.equal("params.lua: z: there is no such policy", events[2].text)
+      assert.equal("params.lua:1: z: there is no such policy: did you mean x?", events[2].text)
       assert.equal(GOOD .. "|2", serving.y.hash)
     end)
   end)

@@ -95,7 +95,14 @@ refuses "has mode 0644, so others can read or change it; try chmod 600 $dir/toke
 refuses "must be a plain file" $usual --admin-token-file /dev/null
 echo 'return { policies = { "policies" }, routes = {
   { name = "a", upstream = "http://a", policy = "paymnts" } } }' >"$dir/edge.lua"
-refuses 'route a: there is no policy "paymnts"' "$dir/edge.lua" --admin off
+refuses 'edge.lua:2: routes[1].policy: "paymnts": there is no such policy: did you mean payments?' \
+  "$dir/edge.lua" --admin off
+echo 'return { flag_provdier = {} }' >"$dir/params.lua"
+stranger="$dir/params.lua:1: flag_provdier: there is no such policy: did you mean flag_provider?"
+refuses "$stranger" $usual --params "$dir/params.lua"
+"$neap" check "$dir/flag_provider.lua" --params "$dir/params.lua" >"$dir/out" 2>"$dir/err" &&
+  fail "check takes parameters for nobody"
+grep -qF "$stranger" "$dir/err" || fail "check says it otherwise: $(cat "$dir/err")"
 
 # ---- One route ----
 

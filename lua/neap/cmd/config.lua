@@ -2,6 +2,7 @@
 
 local core = require "neap.core"
 local lines = require "neap.lines"
+local policy_files = require "neap.policy_files"
 local problem = require "neap.problem"
 local readers = require "neap.cmd.readers"
 local suggest = require "neap.suggest"
@@ -73,9 +74,6 @@ end
 
 -- Routes ------------------------------------------------------------------------------------------
 
---- A policy is named as its file is.
-local function policy_name(path) return (path:match("([^/]*)$"):gsub("%.lua$", "")) end
-
 --- A route with all that follows from what was said about it.
 ---@return neap.cmd.route
 function config.route(values)
@@ -84,7 +82,7 @@ function config.route(values)
     name = values.name, key = values.key or values.name,
     host = values.host, prefix = values.prefix or "/",
     upstream = to.text, upstream_host = to.host, upstream_port = to.port and tostring(to.port),
-    policy = values.policy and policy_name(values.policy),
+    policy = values.policy and policy_files.name_of(values.policy),
     connect_ms = values.connect_ms, answer_ms = values.answer_ms,
     http2 = values.http2, ca_file = values.ca_file,
   }
@@ -153,6 +151,32 @@ local function add_policy_files(values, given_routes)
   return policies
 end
 
+--- The names of all policies there are; nil if a path is neither a directory nor a policy file:
+--- whoever opens it says so.
+local function policy_names(paths)
+  local names = {}
+  for _, path in ipairs(paths) do
+    local files, is_directory = policy_files.at(path)
+    if not is_directory and not path:find("%.lua$") then return nil end
+    for _, name in ipairs(policy_files.names_of(files)) do names[#names + 1] = name end
+  end
+  return names
+end
+
+local function check_policies(routes, paths, complain)
+  local names, known = policy_names(paths), {}
+  for _, name in ipairs(names or {}) do known[name] = true end
+  for i, route in pairs(names and routes or {}) do
+    local name = route.policy
+    if name and not known[name] then
+      local hint = suggest.hint(name, names)
+      if hint == "" then hint = "; there are " .. table.concat(names, ", ") end
+      complain(("routes[%d].policy"):format(i),
+        ("%s: there is no such policy%s"):format(problem.shown(name), hint))
+    end
+  end
+end
+
 --- A list of errors, and the function that adds to it what is wrong with the field at a path.
 local function complaints(path, content)
   local found, return_line = lines.of(content)
@@ -188,7 +212,9 @@ function config.read(path)
   local given_routes = values.routes or {}
   values.routes = read_routes(given_routes, complain)
   values.policies = add_policy_files(values, given_routes)
-  if #errors == 0 and #values.policies == 0 then
+  if #values.policies > 0 then
+    check_policies(values.routes, values.policies, complain)
+  elseif #errors == 0 then
     complain("policies", "is missing, and no route's policy is a file")
   end
   if #errors > 0 then return nil, in_line_order(errors) end

@@ -81,7 +81,7 @@ Exit status: 0 all are good, 1 one is not, 2 the command line is not.
 Examples:
 
   neap check policies
-  neap check policies/payments.lua --params production.lua
+  neap check policies --params production.lua
   neap check --json policies | jq '.policies[].config.trip'
 ]]
 
