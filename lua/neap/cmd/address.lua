@@ -44,6 +44,18 @@ function address.is_loopback(host)
   return host:match("^127%.%d+%.%d+%.%d+$") ~= nil or host == "::1" or host == "localhost"
 end
 
+--- Would the one keep the other from listening? "::" is every address, of either kind.
+---@param a { host: string, port: integer }
+---@param b { host: string, port: integer }
+function address.clash(a, b)
+  if a.port ~= b.port or a.port == 0 then return false end
+  local function covers(one, other)
+    return one.host == other.host or one.host == "::"
+      or one.host == "0.0.0.0" and is_ipv4(other.host)
+  end
+  return covers(a, b) or covers(b, a)
+end
+
 local function authority(text)
   if text:find("@", 1, true) then return nil, "must not carry a user name or password" end
   local host, port = text:match("^%[([%x:%.]+)%]:?(%d*)$")

@@ -110,6 +110,18 @@ local function first(...)
   end
 end
 
+--- What is wrong with where it listens; nil if nothing is.
+local function listening_fault(plan)
+  if not plan.admin then return nil end
+  if address.clash(plan.admin, plan.listen) then
+    return ("admin %s and listen %s are one address; give one of them another port"):format(
+      plan.admin.text, plan.listen.text)
+  elseif not plan.admin.loopback and not plan.token_file then
+    return ("admin %s: others can reach that; give --admin-token-file FILE, or a loopback "
+      .. "address such as 127.0.0.1:9464"):format(plan.admin.text)
+  end
+end
+
 --- A plan from options as neap.cmd.options read them; or nil, the errors, and whether the command
 --- line itself is wrong.
 ---@return neap.cmd.plan? plan
@@ -128,11 +140,8 @@ function plans.make(given)
     drain_ms = first(given["drain-ms"], values.drain_ms, 10000),
     max_breakers = first(given["max-breakers"], values.max_breakers, 1024),
   }
-  if plan.admin and not plan.admin.loopback and not plan.token_file then
-    local message = "admin %s: others can reach that; give --admin-token-file FILE, or a loopback "
-      .. "address such as 127.0.0.1:9464"
-    return nil, { message:format(plan.admin.text) }, false
-  end
+  local fault = listening_fault(plan)
+  if fault then return nil, { fault }, false end
   return plan
 end
 
