@@ -77,10 +77,26 @@ local function keys_of(guard)
   return keys
 end
 
+--- How a breaker came to be as it is, under the names that the log has. Only what means something:
+--- a cooldown that is over has measured nothing.
+function Admin:last_transition(guard, key)
+  local moved = guard:last_transition(key)
+  if not moved then return json.null end
+  local has_limit = moved.limit > 0 or nil
+  return {
+    from = moved.from, to = moved.to, reason = moved.cause, measured = has_limit and moved.measured,
+    limit = has_limit and moved.limit, calls = has_limit and moved.calls,
+    open_ms = moved.open_ms > 0 and moved.open_ms or nil, flapping = moved.flapping or nil,
+    level = moved.level, epoch = moved.epoch, by = moved.by, policy_hash = moved.hash,
+    at = self.since and self.since(moved.at_ms), text = moved.text,
+  }
+end
+
 --- Everything about one breaker; who set its mode, if somebody did, how long ago and for how long.
 function Admin:breaker_row(guard, key)
   local row, set = guard:snapshot(key), guard:operator(key)
   row.transitions = that_happened(row.transitions)
+  row.last_transition = self:last_transition(guard, key)
   row.operator = set and {
     mode = set.mode, by = set.by, reason = set.reason, left_ms = set.until_ms and row.mode_left_ms,
     at = self.since and self.since(set.at_ms),

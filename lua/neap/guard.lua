@@ -236,6 +236,15 @@ function Guard:operator(key)
   return set
 end
 
+--- How the breaker came to be as it is, with the rule and the numbers that made it so; nil if it has
+--- not moved since this guard was made. Not to be changed: event handlers may hold it, too.
+---@param key? string
+---@return neap.Event|nil
+function Guard:last_transition(key)
+  local of_key = existing(self, key)
+  return of_key and of_key.last_moved
+end
+
 --- To closed, with a clean window, from any state.
 ---@param key? string
 ---@param by? string

@@ -21,7 +21,7 @@ local line = {}
 
 -- ---- Telling ----------------------------------------------------------------------------------
 
---- Puts a transition into the guard's queue.
+--- Puts a transition into the guard's queue, and keeps it for whoever asks how it came to this.
 ---@param self table line
 ---@param moved table|nil
 ---@param by? string
@@ -30,6 +30,7 @@ local function enqueue(self, moved, by)
   local guard = self.guard
   moved.policy, moved.key, moved.hash, moved.by = guard.name, self.key, guard.policy.hash, by
   moved.at_ms = self.native:now()
+  self.last_moved = moved
   guard.events:push(moved)
 end
 line.enqueue = enqueue

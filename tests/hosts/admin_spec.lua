@@ -82,6 +82,36 @@ describe("the admin pages", function()
       { row.policy, row.key, row.state, row.mode, row.retry_after_ms, row.totals.failure })
   end)
 
+  it("show each breaker's last transition: the rule, its numbers, the limit and when", function()
+    local function last() return select(2, get "/breakers/flags/default").last_transition end
+    guard, clock = guards.new("flags", { rules = {
+      failure_rate = 0.5, minimum_calls = 3, cooldown_ms = 5000, jitter = 0,
+      probes = 2, successes = 2,
+    } })
+    assert.equal(json.null, last())
+    for _, status in ipairs { 200, 500, 500 } do guards.call(guard, status) end
+    local rate = last().measured
+    assert.is_true(rate > 0.6666 and rate < 0.6667, rate)
+    assert.same({
+      from = "closed", to = "open", reason = "failure_rate", measured = rate, limit = 0.5,
+      calls = 3, open_ms = 5000, level = 1, epoch = 1, policy_hash = "0123abcd", at = "at 1000000",
+    }, last())
+    guards.call(guard, 200) -- refused: nothing moves
+    assert.equal("failure_rate", last().reason)
+    clock:advance(5000)
+    guards.call(guard, 200)
+    assert.same({
+      from = "open", to = "half_open", reason = "cooldown", level = 1, epoch = 1,
+      policy_hash = "0123abcd", at = "at 1005000",
+    }, last())
+    guards.call(guard, 200)
+    assert.same({ "closed", "probes", 2, 2 },
+      { last().to, last().reason, last().measured, last().limit })
+    post("/breakers/flags/default/trip", "by=ann")
+    assert.same({ "open", "trip", "ann", true },
+      { last().to, last().reason, last().by, last().flapping })
+  end)
+
   it("show many breakers in many parts, so that none is long in the making", function()
     for i = 1, 20 do guards.call(guard, 200, 1, "key" .. i) end
     local answer, value = get "/breakers"

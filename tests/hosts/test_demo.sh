@@ -78,6 +78,13 @@ says never-asked default || fail "no default: $(cat "$dir/answer")"
 logged 'closed -> open: 5 failures' || fail "the log does not say why it opened"
 logged 'from=closed to=open reason=failures measured=5 limit=5' || fail "nor with which numbers"
 
+curl -sf "$admin/breakers/flag_provider/default" >"$dir/breaker"
+for field in '"reason": "failures"' '"measured": 5' '"limit": 5' '"to": "open"' '"epoch": 1' \
+  '"at": "2...-..-..T..:..:..Z"' '"text": "flag_provider/default: closed -> open: 5 failures in'; do
+  sed -n '/"last_transition"/,/}/p' "$dir/breaker" | grep -q "$field" ||
+    fail "/breakers lacks $field: $(cat "$dir/breaker")"
+done
+
 # It comes back.
 fails_with ok
 within 10 says new-checkout primary
