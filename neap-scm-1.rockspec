@@ -19,6 +19,7 @@ build = {
         "core/src/clock.c",
         "core/src/names.c",
         "core/src/panel.c",
+        "core/src/panel_shared.c",
         "core/src/report.c",
         "core/src/rules.c",
         "core/src/snapshot.c",

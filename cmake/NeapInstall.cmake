@@ -6,9 +6,9 @@ set(NEAP_INSTALL_LUACDIR lib/lua/5.4 CACHE STRING "Where require finds neap/core
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/neap")
 
 install(DIRECTORY core/include/neap DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-install(TARGETS neap EXPORT neap)
+install(TARGETS neap neap_shared EXPORT neap)
 install(EXPORT neap NAMESPACE neap:: FILE neap-targets.cmake DESTINATION "${package_dir}")
-set(pc_files neap)
+set(pc_files neap neap-shared)
 
 if(TARGET neap_lua)
   install(TARGETS neap_lua LIBRARY DESTINATION "${NEAP_INSTALL_LUACDIR}/neap")

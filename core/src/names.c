@@ -44,5 +44,7 @@ const char *neap_status_text(neap_status status) {
 
 const char *neap_breaker_name(const neap_breaker *breaker) {
   const neap__breaker *b = breaker_of(breaker);
-  return word_load(&b->named) ? (const char *)(uintptr_t)b->name : "";
+  const char *name = (const char *)(uintptr_t)b->name;
+  bool has_end = name[NEAP_NAME_MAX] == 0; /* not so if a shared panel was written over */
+  return word_load(&b->named) && has_end ? name : "";
 }

@@ -1,15 +1,19 @@
-/* panel.c: named breakers in one block.
+/* panel.c: named breakers and counters in one block.
  *
  *   +--------+----------------------------+---------------------------------------+
  *   | header | hashes: 8 bytes a row      | rows: 1,024 bytes each                |
  *   +--------+----------------------------+---------------------------------------+
  *
- * A row is claimed by one swap of its hash, 0 being free.  Its name is written afterwards, by
- * whoever comes first: a creator that died leaves a row that works.  Rows are never given back, so
- * a row found is a row for good. */
+ * A row is claimed by one swap of its hash, 0 being free; the lowest bit of the hash says whether
+ * it is a breaker's or counters'.  Its name is written afterwards, by whoever comes first: a
+ * creator that died leaves a row that works.  Rows are never given back, so a row found is a row
+ * for good. */
+#include <assert.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "breaker.h"
+#include "panel.h"
 
 struct neap_panel {
   NEAP__ALIGNED(64) uint64_t key;
@@ -18,7 +22,14 @@ struct neap_panel {
 
 #define LINE         64
 #define CAPACITY_MAX 4194304u
-#define HEADER_SIZE  ((sizeof(neap_panel) + LINE - 1) / LINE * LINE)
+#define HEADER_SIZE  NEAP__PANEL_HEADER
+_Static_assert(sizeof(neap_panel) == HEADER_SIZE, "the hashes begin on a line of their own");
+
+/* A row of counters stands in the place of a breaker, which has the name. */
+struct neap_counters {
+  neap__word counts[NEAP_COUNTERS];
+};
+_Static_assert(sizeof(neap_counters) <= offsetof(neap__breaker, named), "the name is behind them");
 
 static size_t hashes_size(uint32_t capacity) {
   return ((size_t)capacity * sizeof(neap__word) + LINE - 1) / LINE * LINE;
@@ -51,8 +62,7 @@ neap_status neap_panel_init(void *memory, size_t size, uint32_t capacity, uint64
   return NEAP_OK;
 }
 
-/* SipHash-1-3 (Aumasson, Bernstein 2012) with the key twice; 0 is taken to mean free, so it becomes
- * 1. */
+/* SipHash-1-3 (Aumasson, Bernstein 2012) with the key twice. */
 typedef struct sip {
   uint64_t a, b, c, d;
 } sip;
@@ -84,7 +94,10 @@ static uint64_t little_endian(const unsigned char *bytes, size_t n) {
   return word;
 }
 
-static uint64_t name_hash(uint64_t key, const char *name, size_t length) {
+typedef enum row_kind { ROW_BREAKER = 0, ROW_COUNTERS = 1 } row_kind;
+
+/* 0 means free, so it becomes 2. */
+static uint64_t name_hash(uint64_t key, row_kind kind, const char *name, size_t length) {
   sip v = {key ^ UINT64_C(0x736f6d6570736575), key ^ UINT64_C(0x646f72616e646f6d),
            key ^ UINT64_C(0x6c7967656e657261), key ^ UINT64_C(0x7465646279746573)};
   const unsigned char *bytes = (const unsigned char *)name;
@@ -93,8 +106,8 @@ static uint64_t name_hash(uint64_t key, const char *name, size_t length) {
   sip_take(&v, (uint64_t)length << 56 | little_endian(bytes + whole, length - whole));
   v.c ^= 0xff;
   for (int i = 0; i < 3; i++) sip_round(&v);
-  uint64_t hash = v.a ^ v.b ^ v.c ^ v.d;
-  return hash == 0 ? 1 : hash;
+  uint64_t hash = (v.a ^ v.b ^ v.c ^ v.d) & ~UINT64_C(1);
+  return (hash == 0 ? 2 : hash) | (uint64_t)kind;
 }
 
 static bool name_is_valid(const char *name, size_t length) {
@@ -128,25 +141,39 @@ static int64_t row_find(const neap_panel *p, uint64_t hash, bool claim) {
   return -1;
 }
 
-neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length, neap_breaker **out) {
+static neap_status row_claim(neap_panel *p, row_kind kind, const char *name, size_t length,
+                             neap__breaker **out) {
   if (!name_is_valid(name, length)) return NEAP_ENAME;
-  int64_t row = row_find(p, name_hash(p->key, name, length), true);
+  int64_t row = row_find(p, name_hash(p->key, kind, name, length), true);
   if (row < 0) return NEAP_EFULL;
   neap__breaker *b = &panel_rows(p)[row];
   if (word_load(&b->named) == 0) name_write(b, name, length);
-  *out = (neap_breaker *)b;
+  *out = b;
   return NEAP_OK;
+}
+
+/* Row i if it is of that kind, or NULL. */
+static neap__breaker *row_of(const neap_panel *p, row_kind kind, uint32_t i) {
+  if (i >= p->capacity) return NULL;
+  uint64_t hash = word_load(&panel_hashes(p)[i]);
+  return hash != 0 && (hash & 1) == (uint64_t)kind ? &panel_rows(p)[i] : NULL;
+}
+
+neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length, neap_breaker **out) {
+  neap__breaker *b;
+  neap_status status = row_claim(p, ROW_BREAKER, name, length, &b);
+  if (status == NEAP_OK) *out = (neap_breaker *)b;
+  return status;
 }
 
 neap_breaker *neap_panel_find(const neap_panel *p, const char *name, size_t length) {
   if (!name_is_valid(name, length)) return NULL;
-  int64_t row = row_find(p, name_hash(p->key, name, length), false);
+  int64_t row = row_find(p, name_hash(p->key, ROW_BREAKER, name, length), false);
   return row < 0 ? NULL : (neap_breaker *)&panel_rows(p)[row];
 }
 
 neap_breaker *neap_panel_row(const neap_panel *p, uint32_t i) {
-  if (i >= p->capacity || word_load(&panel_hashes(p)[i]) == 0) return NULL;
-  return (neap_breaker *)&panel_rows(p)[i];
+  return (neap_breaker *)row_of(p, ROW_BREAKER, i);
 }
 
 uint32_t neap_panel_capacity(const neap_panel *p) { return p->capacity; }
@@ -155,4 +182,32 @@ uint32_t neap_panel_count(const neap_panel *p) {
   uint32_t count = 0;
   for (uint32_t i = 0; i < p->capacity; i++) count += word_load(&panel_hashes(p)[i]) != 0;
   return count;
+}
+
+/* ---- counters ---- */
+
+neap_status neap_panel_claim_counters(neap_panel *p, const char *name, size_t length,
+                                      neap_counters **out) {
+  neap__breaker *b;
+  neap_status status = row_claim(p, ROW_COUNTERS, name, length, &b);
+  if (status == NEAP_OK) *out = (neap_counters *)b;
+  return status;
+}
+
+neap_counters *neap_panel_counters(const neap_panel *p, uint32_t i) {
+  return (neap_counters *)row_of(p, ROW_COUNTERS, i);
+}
+
+void neap_counters_add(neap_counters *c, uint32_t i, uint64_t n) {
+  assert(i < NEAP_COUNTERS);
+  word_add(&c->counts[i], n);
+}
+
+uint64_t neap_counters_read(const neap_counters *c, uint32_t i) {
+  assert(i < NEAP_COUNTERS);
+  return word_load(&c->counts[i]);
+}
+
+const char *neap_counters_name(const neap_counters *c) {
+  return neap_breaker_name((const neap_breaker *)c);
 }

@@ -1,6 +1,8 @@
 /* Named breakers in one block of memory. */
 #include "support.h"
 
+#include "breaker.h"
+
 typedef struct block {
   void *memory;
   size_t size;
@@ -191,6 +193,78 @@ static void breakers_do_not_touch_each_other(void **unused) {
   free(k.memory);
 }
 
+/* ---- Counters ---- */
+
+static neap_counters *claim_counters(block *k, const char *name) {
+  neap_counters *c = NULL;
+  SAME(neap_panel_claim_counters(k->panel, name, strlen(name), &c), NEAP_OK, name);
+  return c;
+}
+
+static void counters_count(void **unused) {
+  (void)unused;
+  block k = block_new(4);
+  neap_counters *c = claim_counters(&k, "fallbacks"), *other = claim_counters(&k, "reloads");
+  for (uint32_t i = 0; i < NEAP_COUNTERS; i++) {
+    SAME(neap_counters_read(c, i), 0, "whatever was there before");
+    neap_counters_add(c, i, i);
+    neap_counters_add(c, i, UINT64_C(1) << 40);
+  }
+  for (uint32_t i = 0; i < NEAP_COUNTERS; i++) {
+    SAME(neap_counters_read(c, i), (UINT64_C(1) << 40) + i, "its own number");
+    SAME(neap_counters_read(other, i), 0, "and no other's");
+  }
+  SAME_TEXT(neap_counters_name(c), "fallbacks");
+  HOLDS(claim_counters(&k, "fallbacks") == c, "the same name, the same counters");
+  free(k.memory);
+}
+
+static void counters_and_breakers_are_told_apart(void **unused) {
+  (void)unused;
+  block k = block_new(20);
+  unsigned breakers = 0, counters = 0;
+  for (char name[2] = "a"; name[0] < 'a' + 10; name[0]++) {
+    neap_breaker *b = claim(&k, name);
+    HOLDS((void *)claim_counters(&k, name) != (void *)b, "one name, two rows");
+    HOLDS(find(&k, name) == b, "and only the breaker is found");
+  }
+  for (uint32_t i = 0; i < 25; i++) {
+    neap_breaker *b = neap_panel_row(k.panel, i);
+    neap_counters *c = neap_panel_counters(k.panel, i);
+    HOLDS(b == NULL || c == NULL, "never both");
+    breakers += b != NULL;
+    counters += c != NULL;
+  }
+  SAME(breakers, 10, "each once");
+  SAME(counters, 10, "each once");
+  SAME(neap_panel_count(k.panel), 20, "rows in use");
+  neap_counters *none = (neap_counters *)&k, *c = none;
+  SAME(neap_panel_claim_counters(k.panel, "z", 1, &c), NEAP_EFULL, "they share the rows");
+  SAME(neap_panel_claim_counters(k.panel, "", 0, &c), NEAP_ENAME, "and the rules for names");
+  HOLDS(c == none, "a function that fails changes nothing");
+  free(k.memory);
+}
+
+/* ---- Makers that died ---- */
+
+/* A row whose hash was swapped in and whose name was written up to so many words. */
+static void a_row_is_of_use_wherever_its_maker_died(void **unused) {
+  (void)unused;
+  static const char name[] = "a name that takes a few words of eight bytes";
+  for (size_t written = 0; written <= sizeof name / 8; written++) {
+    block k = block_new(4);
+    neap__breaker *row = breaker_of(claim(&k, name));
+    row->named = 0;
+    for (size_t i = written; i < NEAP__NAME_WORDS; i++) row->name[i] = 0;
+    SAME_TEXT(neap_breaker_name((neap_breaker *)row), "");
+    HOLDS(find(&k, name) == (neap_breaker *)row, "it is found by its hash");
+    HOLDS(claim(&k, name) == (neap_breaker *)row, "and claimed");
+    SAME_TEXT(neap_breaker_name((neap_breaker *)row), name);
+    SAME(neap_panel_count(k.panel), 1, "one row");
+    free(k.memory);
+  }
+}
+
 /* ---- Memory ---- */
 
 static void a_copy_of_the_block_works_elsewhere(void **unused) {
@@ -253,6 +327,9 @@ int main(void) {
       IT("a full panel says so", a_full_panel_says_so),
       IT("rows list every breaker once", rows_list_every_breaker_once),
       IT("breakers do not touch each other", breakers_do_not_touch_each_other),
+      IT("counters count", counters_count),
+      IT("counters and breakers are told apart", counters_and_breakers_are_told_apart),
+      IT("a row is of use wherever its maker died", a_row_is_of_use_wherever_its_maker_died),
       IT("a copy of the block works elsewhere", a_copy_of_the_block_works_elsewhere),
       IT("another key is another order", another_key_is_another_order),
   };

@@ -4,7 +4,7 @@ flags="-Wall -Wextra -Wpedantic -Werror -Icore/include -Ilua/engine/include"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-for header in neap/neap.h neap/engine.h; do
+for header in neap/neap.h neap/panel_shared.h neap/engine.h; do
   [ -e "core/include/$header" ] || [ -e "lua/engine/include/$header" ] || continue
   echo "#include <$header>" >"$tmp/one.c"
   cp "$tmp/one.c" "$tmp/one.cpp"

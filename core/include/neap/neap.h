@@ -338,7 +338,8 @@ NEAP_API neap_state neap_breaker_state(const neap_breaker *b, const neap_rules *
 NEAP_API uint64_t neap_breaker_next_ms(const neap_breaker *b, const neap_rules *rules,
                                        uint64_t now_ms);
 
-/* The breaker's name in its panel; "" for one outside.
+/* The breaker's name in its panel; "" for one outside, or if whoever made it died before the name
+ * was written and nobody has claimed it since.
  *
  * Owns: the breaker; valid as long as it is. */
 NEAP_API const char *neap_breaker_name(const neap_breaker *b);
@@ -478,14 +479,36 @@ NEAP_API neap_status neap_panel_claim(neap_panel *p, const char *name, size_t le
 /* The breaker of that name, or NULL. */
 NEAP_API neap_breaker *neap_panel_find(const neap_panel *p, const char *name, size_t length);
 
-/* Row i of 0..capacity-1, or NULL if it is free. */
+/* Row i of 0..capacity-1, or NULL if it is free or has counters. */
 NEAP_API neap_breaker *neap_panel_row(const neap_panel *p, uint32_t i);
 
 /* Rows there are. */
 NEAP_API uint32_t neap_panel_capacity(const neap_panel *p);
 
-/* Rows in use.  O(capacity). */
+/* Rows in use, by breakers and counters.  O(capacity). */
 NEAP_API uint32_t neap_panel_count(const neap_panel *p);
+
+/* A row of NEAP_COUNTERS numbers that begin at 0 and only grow, for what is counted beside the
+ * breakers: in a panel that processes share, those of all together.  What each stands for is the
+ * host's to say. */
+typedef struct neap_counters neap_counters;
+#define NEAP_COUNTERS 64
+
+/* The counters of that name, made if there are none; a breaker of the same name is another row.
+ *
+ * Errors: NEAP_EFULL, NEAP_ENAME. */
+NEAP_API neap_status neap_panel_claim_counters(neap_panel *p, const char *name, size_t length,
+                                               neap_counters **out);
+
+/* The counters in row i, or NULL if it is free or a breaker's. */
+NEAP_API neap_counters *neap_panel_counters(const neap_panel *p, uint32_t i);
+
+/* Number i of 0..NEAP_COUNTERS-1. */
+NEAP_API void neap_counters_add(neap_counters *c, uint32_t i, uint64_t n);
+NEAP_API uint64_t neap_counters_read(const neap_counters *c, uint32_t i);
+
+/* Owns: the panel; "" if whoever made the row died before it had written the name. */
+NEAP_API const char *neap_counters_name(const neap_counters *c);
 
 /* ---- Clocks ---------------------------------------------------------------------------------- */
 
