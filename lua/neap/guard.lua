@@ -24,6 +24,7 @@ local MOST_KEYS = 256 -- unless said otherwise
 local LOG_EVERY_MS = 60000
 local NO_ROOM = "%s: no room for another key, among others for %q: such share the breaker * "
   .. "(max_keys = %d)"
+local SYSTEM_CLOCKS = { [core.clock_coarse] = true, [core.clock_precise] = true }
 local KEPT_GENERATIONS = 8 -- older than the newest, for permits that are plain numbers
 
 -- Guards by name, so that one can be another's fallback.
@@ -31,7 +32,8 @@ local known = setmetatable({}, { __mode = "v" })
 
 ---@class (exact) neap.GuardOptions
 ---@field params? table for the policy file
----@field panel? neap.core.Panel where the breakers live; without: in memory of the guard's own
+---@field panel? neap.core.Panel where the breakers live; without: in memory of the guard's own.
+---  One that processes share goes by the system's clock
 ---@field max_keys? integer how many keys get a breaker of their own; 256 if not given
 ---@field clock? neap.Clock before the host's
 ---@field host? neap.Host neap.hosts.plain if not given
@@ -354,12 +356,23 @@ local function check_options(options)
     end
   end
   if options.panel and not tostring(options.panel):find("^neap%.panel") then
-    error("option panel must be made by neap.core.panel", 3)
+    error("option panel must be made by neap.panel or neap.panel_shared", 3)
   end
   local most = options.max_keys
   if most and (most ~= most or most < 1 or most > 1000000 or most % 1 ~= 0) then
     error("option max_keys must be a whole number from 1 to 1000000, got " .. tostring(most), 3)
   end
+end
+
+--- The clock in the form that the core takes.
+local function resolve_clock(options, host)
+  local given = options.clock or host.now
+  local shared = options.panel and options.panel:path()
+  if shared and type(given) ~= "string" and given and not SYSTEM_CLOCKS[given] then
+    error(shared .. ": processes share it, so it goes by the system's clock: clock must be "
+      .. "\"coarse\" or \"precise\"", 3)
+  end
+  return clocks.resolve(given)
 end
 
 local function resolve_policy(given, options)
@@ -393,7 +406,7 @@ function guard.new(policy, options)
   local host = options.host or plain
   local self = setmetatable({
     name = policy.name, policy = policy, number = 0, generations = {}, host = host,
-    clock = clocks.resolve(options.clock or host.now), log = options.log or log_to_stderr,
+    clock = resolve_clock(options, host), log = options.log or log_to_stderr,
     logged = {}, panel = options.panel, max_keys = options.max_keys or MOST_KEYS,
     lines = {}, count = 0, serve = options.serve,
     policy_errors = 0, overflow = 0, reloads = 0, failed_reloads = 0,

@@ -12,4 +12,5 @@ return {
   policy = require "neap.policy",
   clock = require "neap.clock",
   panel = core.panel,
+  panel_shared = core.panel_shared,
 }

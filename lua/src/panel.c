@@ -1,6 +1,6 @@
-/* panel.c: named breakers in one block of memory that Lua collects when neither panel nor breakers
- * are held. */
-#include "binding.h"
+/* panel.c: named breakers in one block of memory: one that Lua collects when neither panel nor
+ * breakers are held, or (panel_shared.c) a file. */
+#include "panel.h"
 
 /*  userdata: | box_panel | up to 63 bytes | the panel, aligned to a cache line | */
 #define LINE_BYTES   64
@@ -10,10 +10,37 @@ static void *aligned(void *p) {
   return (void *)(((uintptr_t)p + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1));
 }
 
+static bool has_metatable(lua_State *L, int index, const char *name) {
+  if (!lua_getmetatable(L, index)) return false;
+  luaL_getmetatable(L, name);
+  bool is_same = lua_rawequal(L, -1, -2) != 0;
+  lua_pop(L, 2);
+  return is_same;
+}
+
+box_panel *neap__check_panel_box(lua_State *L, int arg, box_shared **shared) {
+  box_shared *in_file = NULL;
+  box_panel *box;
+  if (lua_type(L, arg) == LUA_TUSERDATA && has_metatable(L, arg, NEAP__PANEL_SHARED)) {
+    in_file = (box_shared *)lua_touserdata(L, arg);
+    box = &in_file->box;
+  } else {
+    box = (box_panel *)luaL_checkudata(L, arg, NEAP__PANEL);
+  }
+  if (shared) *shared = in_file;
+  return box;
+}
+
 static neap_panel *check_panel(lua_State *L, int arg) {
-  box_panel *box = (box_panel *)luaL_checkudata(L, arg, NEAP__PANEL);
+  const box_panel *box = neap__check_panel_box(L, arg, NULL);
   luaL_argcheck(L, box->panel, arg, "the panel is closed");
   return box->panel;
+}
+
+static int push_failure(lua_State *L, const char *message) {
+  lua_pushnil(L);
+  lua_pushstring(L, message);
+  return 2;
 }
 
 void neap__push_breaker(lua_State *L, int panel_index, neap_breaker *breaker) {
@@ -44,14 +71,31 @@ static int l_claim(lua_State *L) {
   if (lua_type(L, 2) != LUA_TSTRING) neap__argument_error(L, 2, "name", "a string");
   size_t length;
   const char *name = lua_tolstring(L, 2, &length);
-  neap_breaker *breaker;
-  neap_status status = neap_panel_claim(panel, name, length, &breaker);
-  if (status != NEAP_OK) {
-    lua_pushnil(L);
-    lua_pushstring(L, neap_status_text(status));
-    return 2;
+  box_shared *in_file;
+  neap__check_panel_box(L, 1, &in_file);
+  neap_breaker *breaker = NULL;
+  if (in_file) {
+    neap_shared_problem problem;
+    breaker = neap_shared_claim(&in_file->shared, name, length, &problem);
+    if (!breaker) return push_failure(L, problem.text);
+  } else {
+    neap_status status = neap_panel_claim(panel, name, length, &breaker);
+    if (status != NEAP_OK) return push_failure(L, neap_status_text(status));
   }
   neap__push_breaker(L, 1, breaker);
+  return 1;
+}
+
+/* panel:counters(name) -> counters | nil, message */
+static int l_counters(lua_State *L) {
+  neap_panel *panel = check_panel(L, 1);
+  if (lua_type(L, 2) != LUA_TSTRING) neap__argument_error(L, 2, "name", "a string");
+  size_t length;
+  const char *name = lua_tolstring(L, 2, &length);
+  neap_counters *counters;
+  neap_status status = neap_panel_claim_counters(panel, name, length, &counters);
+  if (status != NEAP_OK) return push_failure(L, neap_status_text(status));
+  neap__push_counters(L, 1, counters);
   return 1;
 }
 
@@ -95,34 +139,74 @@ static int l_count(lua_State *L) {
   return 1;
 }
 
+/* panel:path() -> path | nil */
+static int l_path(lua_State *L) {
+  box_shared *in_file;
+  check_panel(L, 1);
+  neap__check_panel_box(L, 1, &in_file);
+  if (in_file)
+    lua_pushstring(L, in_file->shared.path);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+/* panel:check() -> true | nil, message */
+static int l_check(lua_State *L) {
+  box_shared *in_file;
+  check_panel(L, 1);
+  neap__check_panel_box(L, 1, &in_file);
+  neap_shared_problem problem;
+  if (in_file && !neap_shared_check(&in_file->shared, &problem))
+    return push_failure(L, problem.text);
+  lua_pushboolean(L, 1);
+  return 1;
+}
+
 /* panel:close(): from now on every use of it or of its breakers is an error.  Again: nothing. */
 static int l_close(lua_State *L) {
-  ((box_panel *)luaL_checkudata(L, 1, NEAP__PANEL))->panel = NULL;
+  neap__check_panel_box(L, 1, NULL)->panel = NULL;
   return 0;
 }
 
 static int l_tostring(lua_State *L) {
-  const box_panel *box = (const box_panel *)luaL_checkudata(L, 1, NEAP__PANEL);
+  box_shared *in_file;
+  const box_panel *box = neap__check_panel_box(L, 1, &in_file);
   if (!box->panel) {
     lua_pushstring(L, "neap.panel (closed)");
   } else {
-    lua_pushfstring(L, "neap.panel (%d of %d rows)", (int)neap_panel_count(box->panel),
+    lua_pushfstring(L, "neap.panel %s%s(%d of %d rows)", in_file ? in_file->shared.path : "",
+                    in_file ? " " : "", (int)neap_panel_count(box->panel),
                     (int)neap_panel_capacity(box->panel));
   }
   return 1;
 }
 
-void neap__open_panel(lua_State *L) {
+void neap__set_panel_methods(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"claim", l_claim},         {"find", l_find},
-      {"rows", l_rows},           {"capacity", l_capacity},
-      {"count", l_count},         {"close", l_close},
-      {"__close", l_close},       {"__gc", l_close},
-      {"__tostring", l_tostring}, {NULL, NULL},
+      {"claim", l_claim},
+      {"find", l_find},
+      {"rows", l_rows},
+      {"counters", l_counters},
+      {"capacity", l_capacity},
+      {"count", l_count},
+      {"path", l_path},
+      {"check", l_check},
+      {"close", l_close},
+      {"__close", l_close},
+      {"__gc", l_close},
+      {"__tostring", l_tostring},
+      {NULL, NULL},
   };
-  luaL_getmetatable(L, NEAP__PANEL);
   luaL_setfuncs(L, methods, 0);
+}
+
+void neap__open_panel(lua_State *L) {
+  luaL_getmetatable(L, NEAP__PANEL);
+  neap__set_panel_methods(L);
   lua_pop(L, 1);
   lua_pushcfunction(L, l_panel);
   lua_setfield(L, -2, "panel");
+  neap__open_panel_shared(L);
+  neap__open_counters(L);
 }

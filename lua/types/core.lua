@@ -181,12 +181,22 @@ function Rules:numbers() end
 ---@return integer ms
 function Rules:cooldown_ms(level) end
 
----@class neap.core.Panel named breakers in one block of memory
+---@class neap.core.Panel named breakers, and counters, in one block of memory
 local Panel = {}
 
 ---@param capacity integer 1 to 4,194,304
 ---@return neap.core.Panel
 function core.panel(capacity) end
+
+--- A panel in a file that processes share, made if there is none: path .. ".v1", on tmpfs, mode
+--- 0600, the caller's own.  Guards in it go by the system's clock.  A file that is not to be
+--- trusted is an error, one of no use is replaced: docs/operations.md.  Linux.
+---@param path string absolute, such as "/dev/shm/shop"
+---@param capacity? integer 1 to 4,194,304 rows, if it is made; without: only what is there
+---@return neap.core.Panel|nil
+---@return string|nil message what is wrong; or, with a panel, what to log: why it was replaced, or
+---  that it keeps the capacity that it was made with
+function core.panel_shared(path, capacity) end
 
 --- The breaker of that name, made if there is none.  Nil if there is no room, or for a name that is
 --- empty, longer than 103 bytes, or has a zero byte.
@@ -201,6 +211,11 @@ function Panel:find(name) end
 ---@return neap.core.Breaker[]
 function Panel:rows() end
 
+--- The counters of that name, made if there are none: another row than a breaker of that name.
+---@param name string
+---@return neap.core.Counters|nil, string|nil message
+function Panel:counters(name) end
+
 ---@return integer
 function Panel:capacity() end
 
@@ -208,8 +223,31 @@ function Panel:capacity() end
 ---@return integer
 function Panel:count() end
 
+--- The file, if processes share it.
+---@return string|nil
+function Panel:path() end
+
+--- Whether the file is as it was: there, whole, nobody else's.  For a host to ask now and then.
+--- One that was cut is left: the panel is from then on this process's own, empty.
+---@return true|nil, string|nil message
+function Panel:check() end
+
 --- From now on every use of it, and of its breakers, raises.
 function Panel:close() end
+
+---@class neap.core.Counters 64 numbers that only grow; in a shared panel, of all processes together
+local Counters = {}
+
+---@param index integer 1 to 64
+---@param n? integer 1 if not given
+function Counters:add(index, n) end
+
+---@param index integer 1 to 64
+---@return integer
+function Counters:get(index) end
+
+---@return string
+function Counters:name() end
 
 ---@class neap.core.Breaker
 local Breaker = {}

@@ -37,6 +37,7 @@ describe("the annotations", function()
 
   local objects = {
     Rules = fixture.rules(), Panel = core.panel(1), Breaker = core.breaker(),
+      Counters = core.panel(1):counters "c",
       Line = fixture.guard().line.native,
   }
   for class, object in pairs(objects) do

@@ -14,6 +14,7 @@ use_tree() {
   cmake -S tests/repo/consumer -B "$tmp/consumer-$kind" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
   cmake --build "$tmp/consumer-$kind" >/dev/null
   "$tmp/consumer-$kind/use_core"
+  "$tmp/consumer-$kind/use_shared"
   "$tmp/consumer-$kind/use_engine" "$prefix/share/neap/policies"
   say "$kind: find_package(neap)"
 
@@ -21,6 +22,8 @@ use_tree() {
   [ "$(pkg-config --modversion neap)" = "$version" ]
   cc -std=c11 tests/repo/smoke.c $(pkg-config --cflags --libs neap) -o "$tmp/core-$kind"
   "$tmp/core-$kind"
+  cc -std=c11 tests/repo/consumer/use_shared.c $(pkg-config --cflags --libs neap-shared) -o "$tmp/shared-$kind"
+  "$tmp/shared-$kind"
   cc -std=gnu11 tests/repo/consumer/use_engine.c $(pkg-config --cflags --libs neap-engine) -o "$tmp/engine-$kind"
   "$tmp/engine-$kind" "$prefix/share/neap/policies"
   say "$kind: pkg-config"
