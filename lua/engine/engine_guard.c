@@ -139,17 +139,23 @@ static neap_verdict let_through(neap_ticket *ticket) {
   return NEAP_ALLOW;
 }
 
-static neap_verdict refuse(neap_refusal *refusal, neap_verdict verdict, const char *reason,
-                           uint64_t retry_after_ms) {
-  if (refusal) *refusal = (neap_refusal){reason, retry_after_ms};
-  return verdict;
+static void say_why(neap_refusal *refusal, const neap_guard *g, const engine_line *l,
+                    uint64_t now_ms, neap_verdict verdict) {
+  *refusal = (neap_refusal){
+      .reason = neap_verdict_name(verdict),
+      .state = neap_state_name(neap_breaker_state(l->breaker, g->rules, now_ms)),
+      .retry_after_ms = neap__retry_after(l->breaker, g->rules, now_ms, verdict),
+  };
 }
 
 neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_length,
                                 neap_ticket *ticket, neap_refusal *refusal) {
   neap_engine *e = g->engine;
   engine_assert_owner(e);
-  if (e->is_closing) return refuse(refusal, NEAP_REFUSE_CLOSED, "closed", 0);
+  if (e->is_closing) {
+    if (refusal) *refusal = (neap_refusal){.reason = "closed"};
+    return NEAP_REFUSE_CLOSED;
+  }
   engine_line *l = engine_line_of(g, key, key_length, true);
   if (!l) return let_through(ticket);
   uint64_t now_ms = engine_now_ms(e);
@@ -158,9 +164,8 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_lengt
   neap_verdict verdict = neap_breaker_acquire(l->breaker, g->rules, now_ms, &permit, &moved);
   if (verdict <= NEAP_ALLOW_BYPASS) {
     *ticket = (neap_ticket){{neap__wide(permit, now_ms, g->number), (uintptr_t)l}};
-  } else {
-    refuse(refusal, verdict, neap_verdict_name(verdict),
-           neap__retry_after(l->breaker, g->rules, now_ms, verdict));
+  } else if (refusal) {
+    say_why(refusal, g, l, now_ms, verdict);
   }
   tell(g, l, &moved);
   return verdict;

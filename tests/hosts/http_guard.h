@@ -42,7 +42,7 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t n, neap_t
                                 neap_refusal *refusal) {
   snprintf(g->key, sizeof g->key, "%.*s", (int)n, key);
   if (g->refuses) {
-    *refusal = (neap_refusal){"open", 1500};
+    *refusal = (neap_refusal){.reason = "open", .state = "open", .retry_after_ms = 1500};
     return NEAP_REFUSE_OPEN;
   }
   g->acquired++;

@@ -85,6 +85,7 @@ static void goes_through_a_whole_cycle(void **state) {
   neap_refusal refusal;
   assert_int_equal(neap_guard_acquire(g, NULL, 0, &ticket, &refusal), NEAP_REFUSE_OPEN);
   assert_string_equal(refusal.reason, "open");
+  assert_string_equal(refusal.state, "open");
   assert_int_equal(refusal.retry_after_ms, 1000);
 
   f->now_ms += 1000;
@@ -92,6 +93,7 @@ static void goes_through_a_whole_cycle(void **state) {
   neap_ticket second;
   assert_int_equal(neap_guard_acquire(g, NULL, 0, &second, &refusal), NEAP_REFUSE_PROBES);
   assert_string_equal(refusal.reason, "probes_busy");
+  assert_string_equal(refusal.state, "half_open");
   assert_true(refusal.retry_after_ms > 0);
   assert_int_equal(neap_guard_report(g, &ticket, &(neap_result){.status = 200}, NULL),
                    NEAP_SUCCESS);
@@ -357,6 +359,7 @@ static void is_operated_by_hand(void **state) {
   assert_true(neap_guard_set_mode(g, NULL, 0, NEAP_FORCED_OPEN, 500, "ann", "drill"));
   assert_int_equal(neap_guard_acquire(g, NULL, 0, &ticket, &refusal), NEAP_REFUSE_FORCED);
   assert_string_equal(refusal.reason, "forced_open");
+  assert_string_equal(refusal.state, "closed");  /* which lives on underneath */
   assert_int_equal(refusal.retry_after_ms, 500); /* what is left of the mode */
   assert_non_null(strstr(f->log, "flags/default: mode forced_open by ann: drill"));
   f->now_ms += 500;

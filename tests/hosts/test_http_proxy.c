@@ -853,7 +853,8 @@ static void test_refused(void **state) {
   assert_begins(heard, "HTTP/1.1 503 Service Unavailable\r\n");
   assert_holds(heard, "\r\nRetry-After: 2\r\n"); /* 1.5 s: never less than it takes */
   assert_holds(heard, "\r\nContent-Type: application/problem+json\r\n");
-  assert_holds(heard, "\"status\":503,\"detail\":\"policy/route: open\"}");
+  assert_holds(heard, "\"status\":503,\"detail\":\"policy/route: open\","
+                      "\"reason\":\"open\",\"state\":\"open\",\"retry_after_ms\":1500}");
   assert_lacks(heard, "Connection: close"); /* the connection is none the worse for it */
   say_body(c, "POST", 100);
   hear(c, "}\n");
@@ -922,7 +923,8 @@ static void test_degraded(void **state) {
   hear(c, "}\n");
   assert_begins(heard, "HTTP/1.1 503 Service Unavailable\r\n");
   assert_holds(heard, "\r\nContent-Type: application/problem+json\r\n");
-  assert_holds(heard, "\"detail\":\"policy/route: maintenance\"");
+  assert_holds(heard, "\"detail\":\"policy/route: maintenance\",\"reason\":\"maintenance\","
+                      "\"state\":\"open\",\"retry_after_ms\":1500}");
   assert_holds(heard, "\r\nRetry-After: 2\r\n"); /* the breaker's, as the stage has none */
   assert_holds(heard, "\r\nNeap-Source: fail\r\n");
   guard.answer.status = 101; /* no status of an answer: the stage has said nothing */
@@ -1618,7 +1620,7 @@ int main(void) {
       IT("gives up an answer that stands still", test_stall),
       IT("does not take a slow reader for one", test_slow_reader_is_no_stall),
       IT("refuses calls over its own limit", test_too_many_calls),
-      IT("answers a refusal with 503 and the time left", test_refused),
+      IT("answers a refusal with 503, why, and the time left (B164)", test_refused),
       IT("marks degraded answers", test_degraded),
       IT("replaces a failed answer", test_failed_answer_is_replaced),
       IT("passes a failed answer on when the chain declines", test_declined),

@@ -912,13 +912,15 @@ static void test_problem(void **state) {
   int c = dial_server();
   say(c, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
   turn_until(seen.held);
-  http_answer_problem(seen.held, 503, "Service Unavailable", "a \"b\"\n\\", 1001);
+  const http_refused refused = {"a \"b\"", "half_open", 1001};
+  http_answer_problem(seen.held, 503, "Service Unavailable", "a \"b\"\n\\", &refused);
   hear(c, "}\n");
   assert_holds(heard, "\r\nRetry-After: 2\r\n"); /* whole seconds, never less than it takes */
   assert_holds(heard, "\r\nContent-Type: application/problem+json\r\n");
   assert_holds(heard, "\r\nCache-Control: no-store\r\n");
   assert_holds(heard, "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
-                      "\"detail\":\"a \\\"b\\\"\\u000a\\\\\"}\n");
+                      "\"detail\":\"a \\\"b\\\"\\u000a\\\\\",\"reason\":\"a \\\"b\\\"\","
+                      "\"state\":\"half_open\",\"retry_after_ms\":1001}\n");
   close(c);
   serve_no_more();
 }

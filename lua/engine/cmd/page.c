@@ -125,7 +125,7 @@ static void page_failed(page *p) {
   serve_log(s, LOG_ERROR, "admin", "%s", lua_tostring(L, -1));
   lua_pop(L, 1);
   if (!p->is_answering) {
-    http_answer_problem(p->request, 500, "A fault in neap", "the log says more", 0);
+    http_answer_problem(p->request, 500, "A fault in neap", "the log says more", NULL);
     return;
   }
   http_answer_cut(p->request);
@@ -159,7 +159,7 @@ static void on_turn(uv_idle_t *turn) {
 static void page_answer(page *p) {
   admin *a = p->admin;
   if (p->is_too_large) {
-    http_answer_problem(p->request, 413, "Too much was said", "at most 16,384 bytes", 0);
+    http_answer_problem(p->request, 413, "Too much was said", "at most 16,384 bytes", NULL);
     return;
   }
   exchange e = {.page = p};

@@ -28,7 +28,7 @@ static void on_request(void *data, http_request *request) {
   int i = route_find(&s->plan, request->host, request->target);
   if (i < 0)
     http_answer_problem(request, 404, "No route", "no route of this neap is for this host and path",
-                        0);
+                        NULL);
   else
     proxy_begin(s->routes[i], request);
 }

@@ -56,12 +56,13 @@ static size_t add_seconds(neap_header *to, size_t n, const char *name, char digi
 }
 
 /* A typed failure has no body of its own: it gets a problem's. */
-static http_bytes problem_for(const exchange *ex, const neap_answer *a) {
+static http_bytes problem_for(const exchange *ex, const neap_answer *a, http_refused refused) {
   http_bytes body = {0};
   char detail[256];
+  refused.reason = a->kind ? a->kind : "failed";
   snprintf(detail, sizeof detail, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
-           a->kind ? a->kind : "failed");
-  http_problem(&body, a->status, http_status_reason(a->status), detail);
+           refused.reason);
+  http_problem(&body, a->status, http_status_reason(a->status), detail, &refused);
   return body;
 }
 
@@ -79,7 +80,7 @@ static size_t chain_headers(exchange *ex, const neap_answer *a, bool problem, ne
   return n;
 }
 
-static void chain_answer(exchange *ex, neap_answer *a, uint64_t retry_after_ms) {
+static void chain_answer(exchange *ex, neap_answer *a, http_refused refused) {
   char age[24], retry[24];
   if (!a->status) a->status = strcmp(a->source, "fail") ? 200 : 503;
   bool problem = !a->body && !strcmp(a->source, "fail");
@@ -89,11 +90,11 @@ static void chain_answer(exchange *ex, neap_answer *a, uint64_t retry_after_ms) 
     uint64_t before = number(http_field_find(a->headers, a->header_count, "age"));
     n = add_seconds(to, n, "Age", age, before + a->age_ms / 1000);
   }
-  if (a->retry_after_ms) retry_after_ms = a->retry_after_ms;
-  if (retry_after_ms && a->status >= 400) {
-    n = add_seconds(to, n, "Retry-After", retry, (retry_after_ms + 999) / 1000);
+  if (a->retry_after_ms) refused.retry_after_ms = a->retry_after_ms;
+  if (refused.retry_after_ms && a->status >= 400) {
+    n = add_seconds(to, n, "Retry-After", retry, (refused.retry_after_ms + 999) / 1000);
   }
-  http_bytes text = problem ? problem_for(ex, a) : (http_bytes){0};
+  http_bytes text = problem ? problem_for(ex, a, refused) : (http_bytes){0};
   const char *body = problem ? text.data : a->body ? a->body : "";
   size_t length = problem ? text.length : a->body_length;
   /* Of HEAD, nobody knows how long a body would be that is not there. */
@@ -108,8 +109,8 @@ static void chain_answer(exchange *ex, neap_answer *a, uint64_t retry_after_ms) 
 
 /* Asks the chain, and if it answers drops the transfer and sends that.  A body that did not come
  * whole, or is over 64 KiB, cannot be given to it. */
-bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,
-              uint64_t retry_after_ms) {
+static bool ask_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,
+                      http_refused refused) {
   neap_request question = ex_question(ex);
   neap_answer answer = {0};
   if (!ex_body_is_whole(ex)) return false;
@@ -123,24 +124,30 @@ bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result
   }
   ex_drop_transfer(ex);
   ex->stage = EX_OVER;
-  chain_answer(ex, &answer, retry_after_ms);
+  chain_answer(ex, &answer, refused);
   return true;
 }
 
-void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_after_ms) {
+bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result) {
+  return ask_chain(ex, cause, result, (http_refused){0});
+}
+
+void ex_problem(exchange *ex, int status, const char *detail, const http_refused *refused) {
   char text[512];
   snprintf(text, sizeof text, "%s%s", detail,
            ex_body_is_whole(ex) ? "" : "; no fallback was asked: the request's body was not kept");
   ex_drop_transfer(ex);
   ex->stage = EX_OVER;
-  http_answer_problem(ex->request, status, http_status_reason(status), text, retry_after_ms);
+  http_answer_problem(ex->request, status, http_status_reason(status), text, refused);
 }
 
 void ex_refused(exchange *ex, const neap_refusal *refusal) {
   char text[256];
-  if (ex_chain(ex, NEAP_CAUSE_REFUSED, NULL, refusal->retry_after_ms)) return;
+  http_refused refused = {refusal->reason ? refusal->reason : "refused", refusal->state,
+                          refusal->retry_after_ms};
+  if (ask_chain(ex, NEAP_CAUSE_REFUSED, NULL, refused)) return;
   snprintf(text, sizeof text, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
-           refusal->reason ? refusal->reason : "refused");
+           refused.reason);
   ex->route->stats.refused++;
-  ex_problem(ex, 503, text, refusal->retry_after_ms);
+  ex_problem(ex, 503, text, &refused);
 }

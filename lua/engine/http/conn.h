@@ -129,7 +129,8 @@ void http_add_status_line(http_bytes *b, int status, http_slice reason);
 
 /* problem.c */
 void http_conn_refuse(http_conn *conn, const http_fault *fault);
-void http_problem(http_bytes *b, int status, const char *title, const char *detail); /* its JSON */
+void http_problem(http_bytes *b, int status, const char *title, const char *detail,
+                  const http_refused *refused); /* its JSON */
 const char *http_status_reason(int status);
 
 /* server.c */

@@ -93,10 +93,10 @@ bool ex_body_is_whole(const exchange *ex); /* as is one that there is none of */
 
 /* chain.c */
 neap_header *ex_headers_room(proxy_route *route, size_t count); /* until the answer has begun */
-bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,
-              uint64_t retry_after_ms); /* false: it has no answer */
+bool ex_chain(exchange *ex, neap_fallback_cause cause,
+              const neap_result *result); /* false: it has no answer */
 void ex_refused(exchange *ex, const neap_refusal *refusal);
-void ex_problem(exchange *ex, int status, const char *detail, uint64_t retry_after_ms);
+void ex_problem(exchange *ex, int status, const char *detail, const http_refused *refused);
 
 /* verdict.c */
 extern const http_transfer_events ex_transfer_events;

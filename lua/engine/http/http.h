@@ -173,10 +173,17 @@ void http_answer(http_request *request, const http_head *head, const char *body,
  * is not called. */
 void http_answer_cut(http_request *request);
 
-/* An RFC 9457 problem: application/problem+json, Cache-Control: no-store, and, if retry_after_ms is
- * not 0, Retry-After in whole seconds, rounded up. `detail` may be NULL. */
+/* What a breaker adds to a problem, as further members. */
+typedef struct http_refused {
+  const char *reason;      /* NULL: none */
+  const char *state;       /* NULL: none */
+  uint64_t retry_after_ms; /* a header, too, in whole seconds, rounded up; 0: none */
+} http_refused;
+
+/* An RFC 9457 problem: application/problem+json, Cache-Control: no-store. `detail` and `refused` may
+ * be NULL. */
 void http_answer_problem(http_request *request, int status, const char *title, const char *detail,
-                         uint64_t retry_after_ms);
+                         const http_refused *refused);
 
 /* ---- Server ---------------------------------------------------------------------------------- */
 

@@ -46,22 +46,45 @@ const char *http_status_reason(int status) {
   }
 }
 
+static size_t plain_length(const char *text) {
+  size_t n = 0;
+  while ((unsigned char)text[n] >= ' ' && text[n] != '"' && text[n] != '\\') n++;
+  return n;
+}
+
 /* JSON text; nothing but what a problem's texts can hold needs escaping well. */
 static void add_json(http_bytes *b, const char *text) {
-  for (; *text; text++) {
-    unsigned char c = (unsigned char)*text;
+  for (;;) {
+    size_t n = plain_length(text);
     char escaped[8];
-    if (c == '"' || c == '\\') http_bytes_add(b, "\\", 1);
-    if (c >= ' ') {
-      http_bytes_add(b, text, 1);
-    } else {
-      snprintf(escaped, sizeof escaped, "\\u%04x", c);
-      http_add_text(b, escaped);
-    }
+    http_bytes_add(b, text, n);
+    text += n;
+    if (!*text) return;
+    snprintf(escaped, sizeof escaped, (unsigned char)*text < ' ' ? "\\u%04x" : "\\%c", *text);
+    http_add_text(b, escaped);
+    text++;
   }
 }
 
-void http_problem(http_bytes *b, int status, const char *title, const char *detail) {
+static void add_refused(http_bytes *b, const http_refused *r) {
+  if (r->reason) {
+    http_add_text(b, ",\"reason\":\"");
+    add_json(b, r->reason);
+    http_add_text(b, "\"");
+  }
+  if (r->state) {
+    http_add_text(b, ",\"state\":\"");
+    http_add_text(b, r->state);
+    http_add_text(b, "\"");
+  }
+  if (r->retry_after_ms) {
+    http_add_text(b, ",\"retry_after_ms\":");
+    http_add_number(b, r->retry_after_ms);
+  }
+}
+
+void http_problem(http_bytes *b, int status, const char *title, const char *detail,
+                  const http_refused *refused) {
   http_add_text(b, "{\"type\":\"about:blank\",\"title\":\"");
   add_json(b, title);
   http_add_text(b, "\",\"status\":");
@@ -71,14 +94,16 @@ void http_problem(http_bytes *b, int status, const char *title, const char *deta
     add_json(b, detail);
     http_add_text(b, "\"");
   }
+  if (refused) add_refused(b, refused);
   http_add_text(b, "}\n");
 }
 
 void http_answer_problem(http_request *request, int status, const char *title, const char *detail,
-                         uint64_t retry_after_ms) {
+                         const http_refused *refused) {
   http_bytes body = {0};
   char seconds[24];
-  http_problem(&body, status, title, detail);
+  uint64_t retry_after_ms = refused ? refused->retry_after_ms : 0;
+  http_problem(&body, status, title, detail, refused);
   neap_header headers[] = {
       http_field("Date", http_server_date(request->server)),
       http_field("Content-Type", "application/problem+json"),
@@ -98,7 +123,7 @@ void http_conn_refuse(http_conn *conn, const http_fault *fault) {
   http_server *server = conn->server;
   http_bytes body = {0};
   server->stats.refused++;
-  http_problem(&body, fault->status, http_status_reason(fault->status), fault->detail);
+  http_problem(&body, fault->status, http_status_reason(fault->status), fault->detail, NULL);
   http_bytes *b = &server->scratch;
   b->length = 0;
   http_add_status_line(b, fault->status, (http_slice){0});

@@ -127,7 +127,7 @@ static void ex_start(exchange *ex) {
   neap_refusal refusal = {0};
   ex_due(ex, DUE_HOLD, UINT64_MAX);
   if (route->calls >= route->options.connections) {
-    ex_refused(ex, &(neap_refusal){"too many calls at once", 0});
+    ex_refused(ex, &(neap_refusal){.reason = "too many calls at once"});
     return;
   }
   neap_verdict verdict =
@@ -255,7 +255,7 @@ void proxy_begin(proxy_route *route, http_request *request) {
   ex->request = request;
   http_request_handle(request, &handler, ex);
   if (length && (!strcmp(request->method, "HEAD") || !strcmp(request->method, "TRACE"))) {
-    http_answer_problem(request, 400, "Bad Request", "HEAD and TRACE have no body", 0);
+    http_answer_problem(request, 400, "Bad Request", "HEAD and TRACE have no body", NULL);
   } else if (!length) {
     ex->body_done = true;
     ex_start(ex);

@@ -100,7 +100,7 @@ static void held_conclude(exchange *ex) {
   neap_outcome outcome = ex_report(ex, &result);
   if (outcome == NEAP_SUCCESS) {
     ex_remember(ex);
-  } else if (ex_chain(ex, neap_cause_of(outcome), &result, 0)) {
+  } else if (ex_chain(ex, neap_cause_of(outcome), &result)) {
     return;
   }
   http_head head = primary_head(ex);
@@ -143,7 +143,7 @@ static void large_error(exchange *ex) {
   neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, false);
   result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
   neap_outcome outcome = ex_report(ex, &result);
-  if (outcome != NEAP_SUCCESS && ex_chain(ex, neap_cause_of(outcome), &result, 0)) return;
+  if (outcome != NEAP_SUCCESS && ex_chain(ex, neap_cause_of(outcome), &result)) return;
   ex_stream(ex);
 }
 
@@ -266,9 +266,9 @@ static void ex_failed(exchange *ex, neap_ended_by ended_by, int status, const ch
   result.status = 0; /* half an answer is none */
   neap_outcome outcome = ex_report(ex, &result);
   neap_fallback_cause cause = outcome == NEAP_SUCCESS ? NEAP_CAUSE_FAILURE : neap_cause_of(outcome);
-  if (ex_chain(ex, cause, &result, 0)) return;
+  if (ex_chain(ex, cause, &result)) return;
   ex->route->stats.failed++;
-  ex_problem(ex, status, detail, 0);
+  ex_problem(ex, status, detail, NULL);
 }
 
 void ex_late(exchange *ex) {
