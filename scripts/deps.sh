@@ -22,7 +22,7 @@ run    module:lua5.4-luv,luv    lua-luv-dev           libuv in Lua, headers
 run    lua:luv                  lua-luv               libuv in Lua
 run    lua:cjson                lua-cjson             JSON
 run    module:libcurl           libcurl4-openssl-dev  HTTP client
-run    header:http_parser.h     libhttp-parser-dev    HTTP server
+run    header:http_parser.h,llhttp.h  libhttp-parser-dev  HTTP server
 run    command:curl             curl                  to try it
 test   command:clang            clang                 the other compiler
 test   clang:-fsanitize=fuzzer  libclang-rt-dev       fuzzing
@@ -53,7 +53,11 @@ is_there() {
       done
       return 1 ;;
     lua:*) lua5.4 -e "require '$name'" >/dev/null 2>&1 ;;
-    header:*) echo "#include <$name>" | cc -E -xc - >/dev/null 2>&1 ;;
+    header:*)
+      for header in $(echo "$name" | tr , ' '); do
+        echo "#include <$header>" | cc -E -xc - >/dev/null 2>&1 && return 0
+      done
+      return 1 ;;
     cc:*) echo "#include <stdint.h>
 int main(void) { return 0; }" | cc "$name" -xc - -o /dev/null 2>/dev/null ;;
     clang:*) echo "int LLVMFuzzerTestOneInput(void) { return 0; }" |

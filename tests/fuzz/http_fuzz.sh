@@ -11,7 +11,7 @@ command -v "$clang" >/dev/null || { echo "http_fuzz.sh: clang is needed (Debian:
 mkdir -p "$out/http"
 "$clang" -std=c11 -g -O1 -D_GNU_SOURCE= -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
   -I"$root/core/include" -I"$root/lua/engine/include" -I"$http" \
-  "$root/tests/fuzz/http_fuzz.c" "$http/head.c" "$http/chunks.c" "$http/limits.c" \
+  "$root/tests/fuzz/http_fuzz.c" "$http/head.c" "$http/parser.c" "$http/chunks.c" "$http/limits.c" \
   -lhttp_parser -o "$out/http_fuzz"
 cd "$out"
 printf 'GET /a?b HTTP/1.1\r\nHost: a:80\r\nConnection: close, x\r\nExpect: 100-continue\r\n\r\n' >http/seed1

@@ -242,6 +242,8 @@ static const refusal refusals[] = {
     {505, "HTTP/2 by prior knowledge", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 0},
     {501, "an unknown method", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 0},
     {501, "a lower-case method", "get / HTTP/1.1\r\nHost: a\r\n\r\n", 0},
+    {501, "a method of RTSP", "DESCRIBE / HTTP/1.1\r\nHost: a\r\n\r\n", 0},
+    {501, "HTTP/2's method", "PRI / HTTP/1.1\r\nHost: a\r\n\r\n", 0},
     {501, "CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n", 0},
     {501, "a WebSocket", GET "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", 0},
     /* B248 */

@@ -1,7 +1,6 @@
 /* head.c: see head.h. */
 #include "head.h"
 
-#include <http_parser.h>
 #include <string.h>
 
 /* ---- Characters ------------------------------------------------------------------------------ */
@@ -338,35 +337,15 @@ static bool conclude(const gathered *g, http_parsed *out, http_fault *fault) {
 
 /* ---- The second opinion ---------------------------------------------------------------------- */
 
-typedef struct opinion {
-  bool complete, chunked;
-  uint64_t length; /* UINT64_MAX: not said */
-} opinion;
-
-static int on_headers_complete(http_parser *p) {
-  opinion *o = p->data;
-  *o = (opinion){true, (p->flags & F_CHUNKED) != 0, p->content_length};
-  return 1; /* the body is not for it */
-}
-
-/* http-parser knows the methods and reads the head in its own way. */
 static bool agree(const char *bytes, size_t length, const gathered *g, http_parsed *out,
                   http_fault *fault) {
-  static const http_parser_settings settings = {.on_headers_complete = on_headers_complete};
-  http_parser parser;
-  opinion o = {0};
-  http_parser_init(&parser, HTTP_REQUEST);
-  parser.data = &o;
-  size_t used = http_parser_execute(&parser, &settings, bytes, length);
-  if (HTTP_PARSER_ERRNO(&parser) == HPE_INVALID_METHOD) {
-    return refuse(fault, 501, "the method is not known");
-  }
-  if (!o.complete || used != length) return refuse(fault, 400, "the head is malformed");
-  uint64_t expected = g->length < 0 ? UINT64_MAX : (uint64_t)g->length;
-  if (o.chunked != g->chunked || o.length != expected || parser.http_minor != out->minor) {
+  http_opinion o = http_second_opinion(bytes, length);
+  if (o.method_is_unknown) return refuse(fault, 501, "the method is not known");
+  if (!o.complete) return refuse(fault, 400, "the head is malformed");
+  if (o.chunked != g->chunked || o.length != g->length || o.minor != out->minor) {
     return refuse(fault, 400, "the body's length can be read in two ways");
   }
-  out->method = http_method_str((enum http_method)parser.method);
+  out->method = o.method;
   size_t n = strlen(out->method);
   return (n < length && !memcmp(bytes, out->method, n) && bytes[n] == ' ') ||
          refuse(fault, 501, "the method is not known");

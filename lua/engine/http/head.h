@@ -6,8 +6,8 @@
  *
  * Everything two HTTP programs could read in two ways is refused: bare LF and CR, NUL, folded
  * lines, space before a colon, and any Content-Length or Transfer-Encoding that is not plain.  The
- * head is then read a second time by http-parser; should the two disagree about where the body
- * begins or ends, it is refused as well.
+ * head is then read a second time by llhttp or http-parser; should the two disagree about where the
+ * body begins or ends, it is refused as well.
  */
 #ifndef NEAP_HTTP_HEAD_H
 #define NEAP_HTTP_HEAD_H
@@ -49,6 +49,18 @@ size_t http_head_scan(http_scan *scan, const char *bytes, size_t length, const h
  *
  * Answers false with *fault if it is refused. */
 bool http_head_parse(const char *bytes, size_t length, http_parsed *out, http_fault *fault);
+
+/* What another parser makes of a head. */
+typedef struct http_opinion {
+  bool complete;          /* it is one, to its last byte and no further; else nothing below holds */
+  bool method_is_unknown; /* and that is why it isn't */
+  bool chunked;
+  int64_t length;     /* Content-Length; -1: not said */
+  int minor;          /* HTTP/1.minor */
+  const char *method; /* static */
+} http_opinion;
+
+http_opinion http_second_opinion(const char *bytes, size_t length);
 
 /* Is `token` (lower case) one of the comma-separated words of the value?  No regard to case. */
 bool http_value_has(const char *value, size_t length, const char *token);

@@ -1,21 +1,12 @@
 /* server.c: listening, limits, draining; see http.h. */
 #include "conn.h"
 
-#include <http_parser.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define BACKLOG 1024
-
-/* http-parser's own limit, one for the whole process, must not be the narrower one. */
-static void parser_widen(uint32_t head_bytes) {
-  static uint32_t widest = 80 * 1024;
-  if (head_bytes < widest) return;
-  widest = head_bytes + 1;
-  http_parser_set_max_header_size(widest);
-}
 
 const char *http_server_date(http_server *server) {
   time_t now = time(NULL);
@@ -94,7 +85,6 @@ bool http_server_open(uv_loop_t *loop, const http_server_options *o, http_server
   server->handler = o->handler;
   server->data = o->data;
   server->handles = 2;
-  parser_widen(server->limits.head_bytes);
   uv_tcp_init(loop, &server->tcp);
   uv_timer_init(loop, &server->drain);
   server->tcp.data = server->drain.data = server;
