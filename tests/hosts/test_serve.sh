@@ -248,6 +248,11 @@ kill -HUP "$pid"
 within 5 logged 'SIGHUP: 0 reloaded, 1 refused'
 logged 'has mode 0644.*the old token stays' || fail "it does not say why"
 [ "$(status -H "$bearer" "$pages/breakers")" = 200 ] || fail "the token was lost"
+# The upstream that was not there comes.
+lua5.4 examples/demo/upstream.lua --quiet --listen 127.0.0.1:$nobody >"$dir/upstream2.log" &
+pids="$pids $!"
+within 10 logged " http://127.0.0.1:$nobody can be reached now, after [0-9.]* s .*unreachable_ms="
+[ "$(grep -c "can.*be reached" "$log")" = 2 ] || fail "more is said than that it went and came"
 stop
 
 # ---- Parameters ----

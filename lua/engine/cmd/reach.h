@@ -1,5 +1,5 @@
-/* reach.h: is there anybody at the upstream's address?  Asked once, at the start, to say so while
- * somebody is watching. */
+/* reach.h: is there anybody at the upstream's address?  Asked at the start, to say so while somebody
+ * is watching, and again until there is. */
 #ifndef NEAP_CMD_REACH_H
 #define NEAP_CMD_REACH_H
 

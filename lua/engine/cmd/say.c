@@ -7,7 +7,9 @@
 
 #include "reach.h"
 
-#define REACH_MS 3000
+#define REACH_MS  3000
+#define AGAIN_MS  1000  /* after a trial that failed; then twice that, and so on, */
+#define SELDOM_MS 30000 /* up to this */
 
 /* ---- What the engine says -------------------------------------------------------------------- */
 
@@ -73,18 +75,63 @@ void say_line(void *data, neap_log_level level, const char *line) {
 
 /* ---- What is worth saying at the start ------------------------------------------------------- */
 
-typedef struct trial {
+/*   reach_try --failed--> the first time: a line; then wait, and again
+ *             --reached-> after a failure: a line; over
+ */
+struct trial {
   serve *serve;
-  const char *upstream;
-} trial;
+  const plan_route *route; /* the first to that upstream */
+  uv_timer_t timer;        /* of the wait */
+  uint64_t since_ms;       /* of the first failure; 0: none yet */
+  uint64_t wait_ms;
+  trial *next;
+};
+
+static void on_trial_closed(uv_handle_t *timer) {
+  trial *t = timer->data;
+  trial **at = &t->serve->trials;
+  while (*at != t) at = &(*at)->next;
+  *at = t->next;
+  free(t);
+}
+
+static void trial_end(trial *t) {
+  uv_handle_t *timer = (uv_handle_t *)&t->timer;
+  if (!uv_is_closing(timer)) uv_close(timer, on_trial_closed);
+}
+
+static void log_reached(const trial *t) {
+  uint64_t ms = uv_now(&t->serve->loop) - t->since_ms;
+  const log_field fields[] = {{"upstream", t->route->upstream, 0},
+                              {"unreachable_ms", NULL, (double)ms}};
+  log_line(t->serve->L, t->serve->plan.log, LOG_INFO, "upstream", fields, 2,
+           "%s can be reached now, after %.1f s", t->route->upstream, (double)ms / 1000);
+}
+
+static void on_wait_over(uv_timer_t *timer);
 
 static void on_reached(void *data, const char *failure) {
   trial *t = data;
-  if (failure && !t->serve->is_draining)
-    serve_log(t->serve, LOG_WARN, "upstream", "%s can't be reached now: %s", t->upstream, failure);
-  t->serve->trials--;
-  free(t);
+  serve *s = t->serve;
+  if (s->is_draining || !failure) {
+    if (!s->is_draining && t->since_ms) log_reached(t);
+    trial_end(t);
+    return;
+  }
+  if (!t->since_ms) {
+    t->since_ms = uv_now(&s->loop);
+    serve_log(s, LOG_WARN, "upstream", "%s can't be reached now: %s", t->route->upstream, failure);
+  }
+  uv_timer_start(&t->timer, on_wait_over, t->wait_ms, 0);
+  t->wait_ms = t->wait_ms < SELDOM_MS / 2 ? 2 * t->wait_ms : SELDOM_MS;
 }
+
+static void trial_begin(trial *t) {
+  reach_try(&t->serve->loop, t->route->upstream_host, t->route->upstream_port, REACH_MS, on_reached,
+            t);
+}
+
+static void on_wait_over(uv_timer_t *timer) { trial_begin(timer->data); }
 
 /* Does an earlier route go there, too? */
 static bool is_tried(const plan *p, size_t i) {
@@ -95,14 +142,20 @@ static bool is_tried(const plan *p, size_t i) {
 
 void say_unreachable(serve *s) {
   for (size_t i = 0; i < s->plan.route_count; i++) {
-    const plan_route *r = &s->plan.routes[i];
     if (is_tried(&s->plan, i)) continue;
     trial *t = malloc(sizeof *t);
     if (!t) abort();
-    *t = (trial){s, r->upstream};
-    s->trials++;
-    reach_try(&s->loop, r->upstream_host, r->upstream_port, REACH_MS, on_reached, t);
+    *t = (trial){.serve = s, .route = &s->plan.routes[i], .wait_ms = AGAIN_MS, .next = s->trials};
+    s->trials = t;
+    uv_timer_init(&s->loop, &t->timer);
+    t->timer.data = t;
+    trial_begin(t);
   }
+}
+
+void say_no_more(serve *s) {
+  for (trial *t = s->trials; t; t = t->next)
+    if (uv_is_active((uv_handle_t *)&t->timer)) trial_end(t);
 }
 
 static void say_routes(serve *s) {

@@ -11,7 +11,11 @@ void say_line(void *data, neap_log_level level, const char *line);
 /* Routes, policies that no route uses, addresses. */
 void say_hello(serve *s);
 
-/* Tries every upstream, and warns of those that cannot be reached, when that is known. */
+/* Tries every upstream, warns of those that cannot be reached, when that is known, and says when
+ * they can be: they are tried again until then. */
 void say_unreachable(serve *s);
+
+/* Tries none again.  One that is being tried may still be for a while; nothing is said of it. */
+void say_no_more(serve *s);
 
 #endif

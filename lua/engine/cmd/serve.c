@@ -90,6 +90,7 @@ static void on_server_closed(void *data) {
 static void serve_stop(serve *s, uint64_t limit_ms) {
   bool is_first = !s->is_draining;
   s->is_draining = true;
+  say_no_more(s);
   if (s->server)
     http_server_drain(s->server, limit_ms, on_server_closed, s);
   else if (is_first)

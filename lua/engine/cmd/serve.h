@@ -14,6 +14,7 @@
 #include "plan.h"
 
 typedef struct admin admin;
+typedef struct trial trial;
 
 typedef struct serve {
   uv_loop_t loop;
@@ -25,7 +26,7 @@ typedef struct serve {
   http_server *server, *admin_server;
   admin *admin;
   uv_signal_t signals[3];
-  int trials; /* upstreams still being tried */
+  trial *trials; /* upstreams that were not reached yet */
   bool is_draining, is_stopped;
 } serve;
 
