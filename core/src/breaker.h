@@ -83,7 +83,11 @@ static inline neap__breaker *breaker_of(const neap_breaker *b) {
 #define SLACK_MS                                                                                   \
   60000u /* a deadline further off than its longest possible length plus this is past */
 
-static inline neap_state state_kind(uint64_t s) { return (neap_state)(s >> 62); }
+/* Of four kinds there are three: the fourth, which only somebody who wrote over it can have left, is
+ * OPEN. */
+static inline neap_state state_kind(uint64_t s) {
+  return s >> 63 ? NEAP_OPEN : (neap_state)(s >> 62);
+}
 static inline uint32_t state_level(uint64_t s) { return (uint32_t)(s >> 57 & MASK(5)); }
 static inline uint32_t state_epoch(uint64_t s) { return (uint32_t)(s >> 40 & MASK(EPOCH_BITS)); }
 static inline uint64_t state_time(uint64_t s) { return s & MASK(TIME_BITS); }
@@ -153,6 +157,9 @@ enum {
 #define PREPARED_RATES 1u /* a rate rule is set, so a success can trip */
 
 #define SHAPE_COUNT (UINT64_C(1) << 31)
+#define CALLS_MAX   1024u
+#define LENGTH_MIN  100u
+#define LENGTH_MAX  3600000u
 
 static inline uint64_t rules_shape(const neap_rules *r) { return r->prepared[PREPARED_SHAPE]; }
 static inline uint64_t rules_longest_ms(const neap_rules *r) {

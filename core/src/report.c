@@ -170,7 +170,7 @@ static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rul
                                                 neap_transition *moved) {
   assert(rules_are_prepared(r));
   if ((p & 3) == PERMIT_NONE) return NEAP_USED;
-  if (NEAP__UNLIKELY(geometry_shape(word_load(&b->geometry)) == 0))
+  if (NEAP__UNLIKELY(!shape_is_valid(geometry_shape(word_load(&b->geometry)))))
     neap_breaker_adopt((neap_breaker *)b, r);
   neap_reported reported;
   if (call->outcome >= NEAP_NEUTRAL) {

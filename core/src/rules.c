@@ -60,8 +60,8 @@ static bool rules_fail(const neap_rules *r, neap_error *error) {
                         r->trip_by_function;
   const rule_range checks[] = {
       {"window", (uint64_t)r->window, 0, 1, "must be NEAP_WINDOW_TIME or NEAP_WINDOW_COUNT"},
-      {"length_ms", r->length_ms, 100, HOUR_MS, "must be 100 ms to one hour"},
-      {"calls", r->calls, 1, 1024, "must be 1 to 1,024 calls"},
+      {"length_ms", r->length_ms, LENGTH_MIN, LENGTH_MAX, "must be 100 ms to one hour"},
+      {"calls", r->calls, 1, CALLS_MAX, "must be 1 to 1,024 calls"},
       {"failures", r->failures, 0, COUNT_MAX, "must be at most 1,000,000; 0 is off"},
       {"consecutive_failures", r->consecutive_failures, 0, COUNT_MAX,
        "must be at most 1,000,000; 0 is off"},

@@ -55,10 +55,16 @@ static void snapshot_window(const neap__breaker *b, const neap_rules *r, uint64_
   out->consecutive_failures = run_count(word_load(&b->run), state_epoch(s));
 }
 
-#define TOTALS_TRIES 64 /* a process that died while folding must not hold a reader */
+#define TOTALS_TRIES 64
 
-/* Totals and what is still in the window, with no count between the two. */
-static void snapshot_totals(const neap__breaker *b, uint64_t totals[TOTAL_COUNT]) {
+/* Totals and what is still in the window, with no count between the two.
+ *
+ * One who died with counts in his hand has them lost; he must not keep every later reader from an
+ * exact answer.  So if nothing moved while we tried, what he began is taken as done.  (One who only
+ * sleeps ends it later: that shows as one done too many, and is put right the same way.) */
+static void snapshot_totals(neap__breaker *b, uint64_t totals[TOTAL_COUNT]) {
+  const uint64_t first = word_load(&b->folding);
+  bool is_still = true;
   for (unsigned try = 0; try < TOTALS_TRIES; try++) {
     uint64_t folding = word_load(&b->folding), kinds[NEAP__KINDS];
     for (unsigned i = 0; i < TOTAL_COUNT; i++) totals[i] = word_load(&b->totals[i]);
@@ -66,7 +72,9 @@ static void snapshot_totals(const neap__breaker *b, uint64_t totals[TOTAL_COUNT]
     for (unsigned kind = 0; kind < NEAP__KINDS; kind++) totals[kind] += kinds[kind];
     bool is_idle = folding >> 32 == (folding & MASK(32));
     if (is_idle && word_load(&b->folding) == folding) return;
+    is_still = is_still && folding == first;
   }
+  if (is_still) word_swap(&b->folding, first, (first & ~MASK(32)) | first >> 32);
 }
 
 /* The first bucket is what the others leave. */
@@ -91,7 +99,7 @@ void neap_breaker_snapshot(const neap_breaker *breaker, const neap_rules *r, uin
   snapshot_state(b, r, s, now_ms, out);
   snapshot_window(b, r, s, now_ms, out);
   uint64_t totals[TOTAL_COUNT];
-  snapshot_totals(b, totals);
+  snapshot_totals(breaker_of(breaker), totals);
 #define X(name) out->totals.name = totals[TOTAL_##name];
   NEAP_TOTALS(X)
 #undef X

@@ -20,7 +20,7 @@ window_place neap__window_place(const neap__breaker *b, const neap_rules *rules,
                                 uint64_t now_ms) {
   uint64_t geometry = word_load(&b->geometry);
   window_place at = {.tag = window_tag(epoch, geometry), .shape = geometry_shape(geometry)};
-  if (at.shape == 0) at.shape = rules_shape(rules); /* never adopted and only looked at: empty */
+  if (!shape_is_valid(at.shape)) at.shape = rules_shape(rules);
   at.slice = place_slice(at.shape, rules, now_ms);
   return at;
 }
@@ -172,6 +172,7 @@ static bool ring_claim(neap__breaker *b, const window_place *at, unsigned kind, 
     bool mine = word_tag(h) == at->tag;
     if (!mine && tag_is_newer(h, at->tag) && !insist) return false;
     uint32_t position = mine ? (uint32_t)(h >> HEAD_POSITION_SHIFT & MASK(12)) : 0;
+    if (position >= 2 * n) position = n; /* of a longer ring, 4,096 tags ago */
     bool fold = !mine || successes == HEAD_SUCCESS_TOP;
     uint32_t next = position + 1 == 2 * n ? n : position + 1;
     uint64_t new = (uint64_t)at->tag << TAG_SHIFT | (uint64_t)next << HEAD_POSITION_SHIFT |

@@ -84,6 +84,13 @@ static inline uint32_t window_tag(uint32_t epoch, uint64_t geometry) {
 static inline bool shape_is_count(uint64_t shape) { return (shape & SHAPE_COUNT) != 0; }
 static inline uint32_t shape_length(uint64_t shape) { return (uint32_t)(shape & MASK(31)); }
 
+/* 0, of a breaker that never adopted rules, is not; nor is what somebody wrote over one. */
+static inline bool shape_is_valid(uint64_t shape) {
+  uint32_t length = shape_length(shape);
+  return shape_is_count(shape) ? length - 1 < CALLS_MAX
+                               : length - LENGTH_MIN <= LENGTH_MAX - LENGTH_MIN;
+}
+
 static inline uint64_t high_product(uint64_t a, uint64_t b) {
 #if defined(__SIZEOF_INT128__)
   __extension__ typedef unsigned __int128 wide;

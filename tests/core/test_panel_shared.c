@@ -614,6 +614,38 @@ static void a_header_that_is_overwritten_leads_nobody_astray(void **unused) {
   neap_shared_close(&s);
 }
 
+/* Rows, names and hashes: all that is in the file but its header. */
+static void rows_that_are_overwritten_are_wrong_but_no_danger(void **unused) {
+  (void)unused;
+  uint64_t seed = random_seed(5);
+  static char bytes[1 << 16];
+  neap_rules rules = rules_that_trip_at_once();
+  for (unsigned round = 0; round < 200; round++) {
+    neap_shared s = open_shared(30);
+    for (char name[2] = "a"; name[0] < 'a' + 20; name[0]++) claim_shared(&s, name);
+    size_t size = (size_t)stat_of(shared_file).st_size - page_size();
+    for (size_t i = 0; i < size; i++) bytes[i] = round % 2 ? (char)random_next(&seed) : (char)0xff;
+    int fd = open(shared_file, O_WRONLY);
+    SAME(pwrite(fd, bytes, size, (off_t)page_size()), size, "overwritten");
+    close(fd);
+    check_now(&s, NEAP_SHARED_OK, "");
+    neap_breaker *b = NULL;
+    for (char name[2] = "a"; name[0] < 'a' + 25; name[0]++) {
+      neap_panel_find(s.panel, name, 1);
+      neap_panel_claim(s.panel, name, 1, &b);
+    }
+    for (uint32_t i = 0; i < 30; i++) {
+      neap_snapshot seen;
+      b = neap_panel_row(s.panel, i);
+      if (b != NULL) neap_breaker_snapshot(b, &rules, 1000, &seen);
+      HOLDS(b == NULL || strlen(neap_breaker_name(b)) <= NEAP_NAME_MAX, "a name has an end");
+    }
+    HOLDS(neap_panel_count(s.panel) <= 30, "as many rows as there are");
+    neap_shared_close(&s);
+    unlink(shared_file);
+  }
+}
+
 /* ---- The layout ---- */
 
 /* One who changes any of this raises SHARED_LAYOUT, and then writes the new numbers here: processes
@@ -676,6 +708,8 @@ int main(void) {
                 cut_under_a_running_process_it_goes_on_alone),
       IT_SHARED("a header that is overwritten leads nobody astray",
                 a_header_that_is_overwritten_leads_nobody_astray),
+      IT_SHARED("rows that are overwritten are wrong but no danger",
+                rows_that_are_overwritten_are_wrong_but_no_danger),
       IT("the layout is number 1", the_layout_is_number_1),
   };
   return cmocka_run_group_tests_name("panel shared", tests, NULL, NULL);

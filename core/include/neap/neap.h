@@ -434,7 +434,7 @@ typedef struct neap_snapshot {
   uint64_t duration_sum_ms;
 } neap_snapshot;
 
-/* Everything an operator asks.  Changes nothing: a scrape takes no probe and fires no transition.
+/* Everything an operator asks.  Changes none of it: a scrape takes no probe and fires no transition.
  * Read word by word while others write: each number was true at some instant, together they may
  * differ by the calls that ended meanwhile, and a total may be short of one bucket's calls while
  * buckets are replaced faster than it is read. */

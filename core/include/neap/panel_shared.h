@@ -25,8 +25,8 @@
  *          is ours but of another boot of the machine, cut, or not a panel is replaced: a new file
  *          is renamed over it.  No file is ever cut or rewritten.
  * Caveats. - Who may write the file may do anything to the breakers in it: the owner and root.
- *            Overwritten rows are wrong, but no call crashes or hangs on them; neap_breaker_reset()
- *            and neap_breaker_set_mode() put them right.
+ *            Overwritten rows are wrong, but no call crashes or hangs on them: neap_breaker_reset()
+ *            and neap_breaker_set_mode() put state and mode right, a window forgets.
  *          - A file that is cut under a running process ends it with SIGBUS, if it touches what is
  *            missing before neap_shared_check() sees it.
  *          - A process that dies while it moves counts from a window to the totals loses up to one
