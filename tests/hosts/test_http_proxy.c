@@ -1380,6 +1380,71 @@ static void test_early_answer(void **state) {
   }
 }
 
+/* How much of a request is on its way when its answer comes. */
+typedef enum sent {
+  SENT_ALL,   /* though not read */
+  SENT_STUCK, /* there is more than the connection takes */
+  SENT_ON     /* the client sends more in the same moment */
+} sent;
+
+static int upload_some(int client, sent how) {
+  static char body[60000];
+  char start[16];
+  say(client, how == SENT_ALL ? "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n"
+                              : "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n");
+  if (how != SENT_STUCK) say_bytes(client, body, sizeof body);
+  int u = answer_call(upstream);
+  turn_until(recv(u, start, sizeof start, 0) == sizeof start);
+  if (how == SENT_STUCK) push_until_stuck(client, 1u << 20);
+  return u;
+}
+
+/* An upstream that answers and closes with most of the request unread resets the connection by it.
+ * The answer is there all the same, and is what the client gets, and the breaker. */
+static void test_early_answer_and_close(void **state) {
+  static const struct {
+    const char *answer, *arrives, *ending;
+    neap_outcome outcome;
+  } cases[] = {
+      {"HTTP/1.1 413 Large\r\nContent-Length: 4\r\n\r\nfull", "HTTP/1.1 413 Large\r\n",
+       "\r\n\r\nfull", NEAP_NEUTRAL},
+      {"HTTP/1.1 401 Who\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 401 Who\r\n",
+       "\r\n\r\n", NEAP_NEUTRAL},
+      {"HTTP/1.1 413 Large\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfull\r\n0\r\n\r\n",
+       "HTTP/1.1 413 Large\r\n", "\r\n\r\nfull", NEAP_NEUTRAL},
+      {"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nfull", "HTTP/1.1 503 Busy\r\n",
+       "\r\n\r\nfull", NEAP_FAILURE},
+      {"HTTP/1.1 200 Fine\r\nContent-Length: 4\r\n\r\nfull", "HTTP/1.1 200 Fine\r\n",
+       "\r\n\r\nfull", NEAP_SUCCESS},
+      {"HTTP/1.1 204 Fine\r\n\r\n", "HTTP/1.1 204 Fine\r\n", "\r\n\r\n", NEAP_SUCCESS},
+      /* What ends with the connection is not whole if that was cut off. */
+      {"HTTP/1.1 413 Large\r\nConnection: close\r\n\r\nfull", "HTTP/1.1 502 Bad Gateway\r\n", "}\n",
+       NEAP_FAILURE},
+      {"HTTP/1.1 413 Large\r\nContent-Length: 5\r\n\r\nfull", "HTTP/1.1 502 Bad Gateway\r\n", "}\n",
+       NEAP_FAILURE},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (sent how = SENT_ALL; how <= SENT_ON; how++) {
+      open_all();
+      int c = dial_proxy();
+      int u = upload_some(c, how);
+      send(u, cases[i].answer, strlen(cases[i].answer), MSG_NOSIGNAL);
+      close(u);
+      if (how == SENT_ON) send(c, cases, sizeof cases, MSG_NOSIGNAL);
+      hear(c, cases[i].ending);
+      assert_begins(heard, cases[i].arrives);
+      if (how != SENT_ALL) {
+        assert_holds(heard, "\r\nConnection: close\r\n");
+        hear_all(c);
+      }
+      assert_int_equal(guard.outcomes[cases[i].outcome], 1);
+      close(c);
+      close_all();
+    }
+  }
+}
+
 /* ---- Names ----------------------------------------------------------------------------------- */
 
 static const char *addresses; /* what the name leads to; NULL: nowhere */
@@ -1636,6 +1701,7 @@ int main(void) {
       IT("holds back an upstream whose client does not read", test_large_answer),
       IT("holds back a client whose upstream does not read", test_large_request),
       IT("stops an upload that was answered early (B251)", test_early_answer),
+      IT("passes an early answer on of an upstream that then closes", test_early_answer_and_close),
       IT("does not wait for a dead IPv6 address (B244)", test_dead_ipv6),
       IT("follows a name to its new address (B245)", test_new_address),
       IT("keeps connections while the addresses are the same", test_same_addresses),

@@ -101,9 +101,15 @@ static void on_socket_event(uv_poll_t *poll, int status, int events) {
     http_pool_spoil(pool, s->fd);
     return;
   }
-  int running, what = status < 0 ? CURL_CSELECT_ERR : 0;
+  int running, what = 0;
   if (events & UV_READABLE) what |= CURL_CSELECT_IN;
   if (events & UV_WRITABLE) what |= CURL_CSELECT_OUT;
+  if (status < 0) {
+    /* Reset, perhaps behind an answer that is still to be read.  Reading comes upon the error
+     * itself, in the end; till then the watch, which libuv has taken away, has to go on. */
+    what = CURL_CSELECT_IN;
+    uv_poll_start(poll, s->events, on_socket_event);
+  }
   pool->running = true;
   curl_multi_socket_action(pool->multi, s->fd, what, &running);
   pool->running = false;
