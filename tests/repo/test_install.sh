@@ -61,7 +61,8 @@ for library in $libraries; do
   soname=$(readelf -d "$library" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
   [ "$soname" = "$name.so.$abi" ]
   say "soname $soname"
-  header=$(echo "${name#lib}" | sed 's/^neap-//; s/-/_/g') # libneap-a-b: neap/a_b.h
-  sh tests/repo/exported.sh "$tmp/shared/include/neap/$header.h" "$library"
+  # neap.h, engine.h, panel_shared.h of libneap, libneap-engine, libneap-shared
+  noun=$(echo "$name" | sed 's/^lib//; s/^neap-//')
+  sh tests/repo/exported.sh "$tmp/shared/include/neap/"*"$noun.h" "$library"
 done
 use_tree "$tmp/shared" shared
