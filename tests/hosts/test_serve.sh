@@ -165,10 +165,52 @@ stop
 logged '"message":"stopped"' || fail "it does not say that it stopped"
 [ ! -s "$dir/out" ] || fail "standard output is not for the log"
 
+# ---- More clients than there are files for ----
+
+# 100 connections that all ask: says how many answers there are of each status.
+cat >"$dir/many.lua" <<'END'
+local uv, asked, heard = require "luv", 100, {}
+for _ = 1, asked do
+  local client = uv.new_tcp()
+  client:connect("127.0.0.1", tonumber(arg[1]), function(err)
+    assert(not err, err)
+    client:write("GET /flags/a HTTP/1.1\r\nHost: a\r\n\r\n")
+    client:read_start(function(why, chunk)
+      local status = chunk and chunk:match("^HTTP/1.1 (%d+)") or why or "none"
+      heard[status], asked = (heard[status] or 0) + 1, asked - 1
+      client:read_stop()
+      if asked == 0 then uv.stop() end
+    end)
+  end)
+end
+uv.run()
+for status, count in pairs(heard) do print(count, status) end
+END
+log=$dir/few.log
+(ulimit -n 144; exec "$neap" serve --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" \
+  --policy "$dir/flag_provider.lua" --admin 127.0.0.1:$admin) 2>"$log" &
+pid=$!
+pids="$pids $pid"
+within 5 up_and_running
+logged 'at most 40 clients at once: only 144 files may be open' || fail "it does not say so"
+curl -s -X POST "http://127.0.0.1:$up/_fail?mode=slow&ms=150" -o /dev/null
+timeout 20 "${LUA:-lua5.4}" "$dir/many.lua" "$listen" >"$dir/heard" || fail "not all are answered"
+curl -s -X POST "http://127.0.0.1:$up/_fail?mode=ok" -o /dev/null
+[ "$(sort -n "$dir/heard" | tr -s ' \t\n' ' ')" = "40 200 60 503 " ] ||
+  fail "40 are answered and 60 turned away, but: $(cat "$dir/heard")"
+has_metric 'neap_calls_total{policy="flag_provider",key="default",outcome="failure"} 0' ||
+  fail "there was no file left for the upstream, and that was taken for its failure"
+has_metric 'neap_http_overload_total{server="proxy"} 60' || fail "the metrics do not tell"
+[ "$(grep -c '40 clients are connected, no more may be' "$log")" = 1 ] || fail "not one line"
+stop
+
 # ---- Draining ----
 
+ulimit -Sn 256 # a limit that may be raised is raised
 start drain $usual --drain-ms 5000
 within 5 up_and_running
+[ "$(ulimit -Hn)" != unlimited ] && [ "$(ulimit -Hn)" -lt 12000 ] || ! logged 'clients at once' ||
+  fail "few clients, though more files may be opened"
 curl -s -X POST "http://127.0.0.1:$up/_fail?mode=slow&ms=400" -o /dev/null
 curl -s -o "$dir/slow" -w '%{http_code}' "$sidecar/flags/slow" >"$dir/code" &
 slow=$!

@@ -209,7 +209,13 @@ static void on_abort(void *data, http_request *request, http_abort_reason reason
   page_end(data);
 }
 
-static const http_handler page_handler = {NULL, on_body, on_end, on_drain, on_done, on_abort};
+static const http_handler page_handler = {
+    .on_body = on_body,
+    .on_end = on_end,
+    .on_drain = on_drain,
+    .on_done = on_done,
+    .on_abort = on_abort,
+};
 
 static void on_request(void *data, http_request *request) {
   admin *a = data;

@@ -7,6 +7,8 @@
 
 #include "reach.h"
 
+#define OVERLOAD_EVERY_MS 60000
+
 #define REACH_MS  3000
 #define AGAIN_MS  1000  /* after a trial that failed; then twice that, and so on, */
 #define SELDOM_MS 30000 /* up to this */
@@ -185,9 +187,26 @@ static void say_unused_policies(serve *s) {
                 neap_guard_name(guard));
 }
 
+static void say_few_clients(serve *s) {
+  if (s->clients == http_limits_default().connections) return;
+  serve_log(s, LOG_WARN, "clients",
+            "at most %u clients at once: only %llu files may be open (ulimit -n)",
+            (unsigned)s->clients, (unsigned long long)s->files);
+}
+
+void say_overload(serve *s) {
+  uint64_t now_ms = uv_now(&s->loop);
+  if (s->overload_ms && now_ms - s->overload_ms < OVERLOAD_EVERY_MS) return;
+  s->overload_ms = now_ms;
+  serve_log(s, LOG_WARN, "clients",
+            "%u clients are connected, no more may be: further ones get a 503",
+            (unsigned)s->clients);
+}
+
 void say_hello(serve *s) {
   say_routes(s);
   say_unused_policies(s);
+  say_few_clients(s);
   if (s->admin_server)
     serve_log(s, LOG_INFO, "start", "admin on http://%s:%d", s->plan.admin.host,
               http_server_port(s->admin_server));

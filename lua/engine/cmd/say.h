@@ -11,6 +11,9 @@ void say_line(void *data, neap_log_level level, const char *line);
 /* Routes, policies that no route uses, addresses. */
 void say_hello(serve *s);
 
+/* A client was turned away, there being too many: once a minute. */
+void say_overload(serve *s);
+
 /* Tries every upstream, warns of those that cannot be reached, when that is known, and says when
  * they can be: they are tried again until then. */
 void say_unreachable(serve *s);

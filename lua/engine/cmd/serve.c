@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "admin.h"
+#include "room.h"
 #include "route.h"
 #include "say.h"
 
@@ -33,7 +34,9 @@ static void on_request(void *data, http_request *request) {
     proxy_begin(s->routes[i], request);
 }
 
-static const http_handler handler = {.on_request = on_request};
+static void on_overload(void *data) { say_overload(data); }
+
+static const http_handler handler = {.on_request = on_request, .on_overload = on_overload};
 
 /* ---- Stop ------------------------------------------------------------------------------------ */
 
@@ -194,22 +197,27 @@ static bool open_routes(serve *s, char *error, size_t size) {
   return true;
 }
 
-static bool listen_on(serve *s, const plan_address *address, const http_handler *h, void *data,
-                      http_server **out, char *error, size_t size) {
-  const http_server_options options = {
-      .host = address->host, .port = address->port, .handler = h, .data = data};
+static bool listen_on(serve *s, const plan_address *address, uint32_t clients,
+                      const http_handler *h, void *data, http_server **out, char *error,
+                      size_t size) {
+  const http_server_options options = {.host = address->host,
+                                       .port = address->port,
+                                       .limits = {.connections = clients},
+                                       .handler = h,
+                                       .data = data};
   return http_server_open(&s->loop, &options, out, error, size);
 }
 
 static bool open_admin(serve *s, char *error, size_t size) {
   if (!s->plan.admin.host) return true;
   return admin_open(s, &s->admin, error, size) &&
-         listen_on(s, &s->plan.admin, &admin_handler, s->admin, &s->admin_server, error, size);
+         listen_on(s, &s->plan.admin, ROOM_ADMIN, &admin_handler, s->admin, &s->admin_server, error,
+                   size);
 }
 
 static bool serve_start(serve *s, char *error, size_t size) {
   return open_engine(s, error, size) && open_routes(s, error, size) && open_admin(s, error, size) &&
-         listen_on(s, &s->plan.listen, &handler, s, &s->server, error, size);
+         listen_on(s, &s->plan.listen, s->clients, &handler, s, &s->server, error, size);
 }
 
 /* Several faults are several lines. */
@@ -239,6 +247,7 @@ int serve_run(lua_State *L, int index) {
   signal(SIGPIPE, SIG_IGN);
   uv_loop_init(&s->loop);
   watch_signals(s);
+  s->clients = room_for_clients(s->plan.route_count, &s->files);
   bool ok = serve_start(s, error, sizeof error);
   if (ok) {
     say_hello(s);

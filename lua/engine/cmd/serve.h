@@ -26,7 +26,10 @@ typedef struct serve {
   http_server *server, *admin_server;
   admin *admin;
   uv_signal_t signals[3];
-  trial *trials; /* upstreams that were not reached yet */
+  trial *trials;        /* upstreams that were not reached yet */
+  uint32_t clients;     /* that may be connected at once */
+  uint64_t files;       /* that may be open, as far as clients goes by that */
+  uint64_t overload_ms; /* when it was last said that there are too many; 0: never */
   bool is_draining, is_stopped;
 } serve;
 

@@ -264,6 +264,7 @@ static bool accept_over(http_server *server, http_conn *conn) {
   uv_try_write((uv_stream_t *)&conn->tcp, &buf, 1);
   conn->state = CONN_LINGER;
   http_conn_close(conn);
+  if (server->handler->on_overload) server->handler->on_overload(server->data);
   return true;
 }
 

@@ -106,6 +106,8 @@ typedef struct http_handler {
    * the two, last; *request is gone after it. */
   void (*on_done)(void *data, http_request *request);
   void (*on_abort)(void *data, http_request *request, http_abort_reason reason);
+  /* One more connection than limits.connections was answered 503 and closed. */
+  void (*on_overload)(void *data);
 } http_handler;
 
 /* The first members of a request; read only. */

@@ -21,6 +21,8 @@ local function http_families(numbers)
     "Requests answered with an error before any route: malformed, too large, late.")
   local aborted = family("neap_http_aborted_total", "counter",
     "Requests whose client went away first.")
+  local overload = family("neap_http_overload_total", "counter",
+    "Connections answered 503 and closed, there being too many.")
   for key, name in pairs(SERVERS) do
     local stats = numbers[key]
     if stats then
@@ -29,9 +31,10 @@ local function http_families(numbers)
       add(requests, stats.requests, "server", name)
       add(refused, stats.refused, "server", name)
       add(aborted, stats.aborted, "server", name)
+      add(overload, stats.overload, "server", name)
     end
   end
-  return { connections, open, requests, refused, aborted }
+  return { connections, open, requests, refused, aborted, overload }
 end
 
 local ANSWERS = { "primary", "fallback", "refused", "failed", "aborted" }
