@@ -7,7 +7,7 @@
 /* ---- The handler under it -------------------------------------------------------------------- */
 
 static struct {
-  int requests, ends, dones, aborts;
+  int requests, ends, dones, aborts, overloads;
   http_abort_reason reason;
   http_request *held; /* /hold leaves it unanswered */
   char body[4096];
@@ -108,7 +108,13 @@ static void on_abort(void *data, http_request *r, http_abort_reason reason) {
   seen.held = NULL;
 }
 
-static const http_handler handler = {on_request, on_body, on_end, on_drain, on_done, on_abort};
+static void on_overload(void *data) {
+  (void)data;
+  seen.overloads++;
+}
+
+static const http_handler handler = {on_request, on_body,  on_end,     on_drain,
+                                     on_done,    on_abort, on_overload};
 
 /* ---- Setting up ------------------------------------------------------------------------------ */
 
@@ -794,6 +800,8 @@ static void test_overload(void **state) {
   int c = dial_server();
   hear_all(c);
   assert_begins(heard, "HTTP/1.1 503 ");
+  assert_int_equal(seen.overloads, 1);
+  assert_int_equal(stats()->overload, 1);
   close(c);
   say(a, GET "\r\n");
   hear(a, "\r\n\r\n");
