@@ -1,6 +1,6 @@
-/* http_guard.h: a guard of cardboard.  It admits or refuses as it is told, classifies by status
- * alone, and writes down everything it is asked, so that a test can tell what the proxy made of a
- * call. */
+/* http_guard.h: a proxy with a guard of cardboard, which admits or refuses as it is told,
+ * classifies by status alone, and writes down everything it is asked, so that a test can tell what
+ * the proxy made of a call. */
 #ifndef HTTP_GUARD_H
 #define HTTP_GUARD_H
 
@@ -17,7 +17,7 @@ struct neap_guard {
 
   /* written down */
   int reported_when_asked;
-  int acquired, reported, asked, remembered, outstanding, freed;
+  int acquired, reported, asked, answered, remembered, outstanding, freed;
   int outcomes[5]; /* by neap_outcome */
   char key[64];
   neap_result last; /* its pointers are not to be followed */
@@ -89,6 +89,7 @@ bool neap_guard_fallback(neap_guard *g, const char *key, size_t n, neap_fallback
   g->cause = cause;
   guard_copy(g->asked_body, &g->asked_body_length, request->body, request->body_length);
   if (!g->source) return false;
+  g->answered++;
   *answer = g->answer;
   answer->source = g->source;
   return true;
@@ -121,5 +122,65 @@ neap_fallback_cause neap_cause_of(neap_outcome outcome) {
     default: return NEAP_CAUSE_NEUTRAL;
   }
 }
+
+/* ---- The proxy in front of it ---------------------------------------------------------------- */
+
+static http_server *server;
+static proxy_route *route;
+static int upstream = -1; /* listens, if the test itself plays it */
+static bool all_is_closed;
+
+static inline void on_request(void *data, http_request *request) {
+  (void)data;
+  proxy_begin(route, request);
+}
+
+static inline void on_route_closed(void *data) {
+  (void)data;
+  all_is_closed = true;
+}
+
+static inline void on_server_closed(void *data) {
+  (void)data;
+  proxy_close(route, on_route_closed, NULL);
+}
+
+/* Forgets all that the guard was told, and opens a route to options.upstream. */
+static inline void open_to(proxy_options options, http_limits limits) {
+  static const http_handler handler = {.on_request = on_request};
+  char error[256] = "";
+  memset(&guard, 0, sizeof guard);
+  guard.timeout_ms = 5000;
+  guard.wants = NEAP_BODY_MAX;
+  all_is_closed = false;
+  options.name = "route";
+  options.guard = &guard;
+  http_server_options listening = {.host = "127.0.0.1", .limits = limits, .handler = &handler};
+  if (!proxy_open(&loop, &options, &route, error, sizeof error)) fail_msg("%s", error);
+  if (!http_server_open(&loop, &listening, &server, error, sizeof error)) fail_msg("%s", error);
+}
+
+/* The same, to an upstream that the test plays. */
+static inline void open_with(proxy_options options, http_limits limits) {
+  static char url[64];
+  upstream = listen_at("127.0.0.1", 0);
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", port_of(upstream));
+  options.upstream = url;
+  open_to(options, limits);
+}
+
+/* Whatever happened, every ticket has been given back, once. */
+static inline void close_all(void) {
+  http_server_drain(server, 0, on_server_closed, NULL);
+  turn_until(all_is_closed);
+  assert_int_equal(guard.outstanding, 0);
+  assert_int_equal(guard.acquired, guard.reported);
+  assert_int_equal(guard.freed, guard.answered);
+  if (upstream >= 0) close(upstream);
+  upstream = -1;
+}
+
+static inline const proxy_stats *stats(void) { return proxy_stats_of(route); }
+static inline int dial_proxy(void) { return dial(http_server_port(server)); }
 
 #endif

@@ -2,58 +2,18 @@
  * keep. */
 #include "http_guard.h"
 
-static http_server *server;
-static proxy_route *route;
-static int upstream; /* listens */
-static bool all_is_closed;
-
-static void on_request(void *data, http_request *request) {
-  (void)data;
-  proxy_begin(route, request);
-}
-
-static const http_handler handler = {.on_request = on_request};
-
-static void on_route_closed(void *data) {
-  (void)data;
-  all_is_closed = true;
-}
-
-static void on_server_closed(void *data) {
-  (void)data;
-  proxy_close(route, on_route_closed, NULL);
-}
-
 /* Half-open, with that lease; a client may stand still for body_ms. */
-static void open_all(uint32_t lease_ms, uint32_t body_ms) {
-  char error[256] = "", url[64];
-  memset(&guard, 0, sizeof guard);
-  guard.timeout_ms = 5000;
+static void open_probing(uint32_t lease_ms, uint32_t body_ms) {
+  open_with((proxy_options){0}, (http_limits){.body_ms = body_ms});
   guard.probes = true;
   guard.lease_ms = lease_ms;
-  all_is_closed = false;
-  upstream = listen_at("127.0.0.1", 0);
-  snprintf(url, sizeof url, "http://127.0.0.1:%d", port_of(upstream));
-  proxy_options options = {.name = "route", .guard = &guard, .upstream = url};
-  http_server_options listening = {
-      .host = "127.0.0.1", .limits = {.body_ms = body_ms}, .handler = &handler};
-  if (!proxy_open(&loop, &options, &route, error, sizeof error)) fail_msg("%s", error);
-  if (!http_server_open(&loop, &listening, &server, error, sizeof error)) fail_msg("%s", error);
-}
-
-static void close_all(void) {
-  http_server_drain(server, 0, on_server_closed, NULL);
-  turn_until(all_is_closed);
-  assert_int_equal(guard.outstanding, 0);
-  assert_int_equal(guard.acquired, guard.reported);
-  close(upstream);
 }
 
 static char half[100000];
 
 /* Sends half of a body, and waits until the upstream has it. */
 static int upload_half(int *client) {
-  *client = dial(http_server_port(server));
+  *client = dial_proxy();
   say(*client, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
   say_bytes(*client, half, sizeof half);
   int u = answer_call(upstream);
@@ -76,7 +36,7 @@ static void assert_given_back(void) {
 static void test_stalled(void **state) {
   int c;
   (void)state;
-  open_all(400, 600);
+  open_probing(400, 600);
   uint64_t begin = now_ms();
   int u = upload_half(&c);
   turn_until(guard.reported);
@@ -94,7 +54,7 @@ static void test_stalled(void **state) {
 static void test_slow(void **state) {
   int c;
   (void)state;
-  open_all(300, 5000);
+  open_probing(300, 5000);
   int u = upload_half(&c);
   for (int i = 0; i < 25; i++) { /* a byte now and then puts nothing off */
     say(c, "x");
@@ -116,9 +76,9 @@ static void test_slow(void **state) {
 /* The upstream's own slowness stays what it is, and so does that of a body that is all there. */
 static void test_slow_upstream(void **state) {
   (void)state;
-  open_all(200, 5000);
+  open_probing(200, 5000);
   guard.timeout_ms = 150;
-  int c = dial(http_server_port(server));
+  int c = dial_proxy();
   say(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
   say_bytes(c, half, sizeof half);
   say_bytes(c, half, sizeof half);

@@ -5,66 +5,7 @@
 
 #include "http/exchange.h"
 
-/* ---- Setting up ------------------------------------------------------------------------------ */
-
-static http_server *server;
-static proxy_route *route;
-static int upstream; /* listens */
-static bool all_is_closed;
-
-static void on_request(void *data, http_request *request) {
-  (void)data;
-  proxy_begin(route, request);
-}
-
-static const http_handler handler = {.on_request = on_request};
-
-static void on_route_closed(void *data) {
-  (void)data;
-  all_is_closed = true;
-}
-
-static void on_server_closed(void *data) {
-  (void)data;
-  proxy_close(route, on_route_closed, NULL);
-}
-
-static void open_to(proxy_options options, http_limits limits) {
-  char error[256] = "";
-  memset(&guard, 0, sizeof guard);
-  guard.timeout_ms = 5000;
-  guard.wants = NEAP_BODY_MAX;
-  all_is_closed = false;
-  options.name = "route";
-  options.guard = &guard;
-  http_server_options listening = {.host = "127.0.0.1", .limits = limits, .handler = &handler};
-  if (!proxy_open(&loop, &options, &route, error, sizeof error)) fail_msg("%s", error);
-  if (!http_server_open(&loop, &listening, &server, error, sizeof error)) fail_msg("%s", error);
-}
-
-static void open_with(proxy_options options, http_limits limits) {
-  static char url[64];
-  upstream = listen_at("127.0.0.1", 0);
-  snprintf(url, sizeof url, "http://127.0.0.1:%d", port_of(upstream));
-  options.upstream = url;
-  open_to(options, limits);
-}
-
 static void open_all(void) { open_with((proxy_options){0}, (http_limits){0}); }
-
-/* Whatever happened, every ticket has been given back, once. */
-static void close_all(void) {
-  http_server_drain(server, 0, on_server_closed, NULL);
-  turn_until(all_is_closed);
-  assert_int_equal(guard.outstanding, 0);
-  assert_int_equal(guard.acquired, guard.reported);
-  assert_int_equal(guard.freed, guard.source ? guard.asked : 0);
-  if (upstream >= 0) close(upstream);
-  upstream = -1;
-}
-
-static const proxy_stats *stats(void) { return proxy_stats_of(route); }
-static int dial_proxy(void) { return dial(http_server_port(server)); }
 
 /* ---- Shorthand ------------------------------------------------------------------------------- */
 

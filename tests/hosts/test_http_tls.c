@@ -6,46 +6,14 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static http_server *server;
-static proxy_route *route;
-static bool all_is_closed;
 static char directory[] = "/tmp/neap-tls-XXXXXX";
 static char certificate[128], key[128];
 
-static void on_request(void *data, http_request *request) {
-  (void)data;
-  proxy_begin(route, request);
-}
-
-static const http_handler handler = {.on_request = on_request};
-
-static void on_route_closed(void *data) {
-  (void)data;
-  all_is_closed = true;
-}
-
-static void on_server_closed(void *data) {
-  (void)data;
-  proxy_close(route, on_route_closed, NULL);
-}
-
-static void open_to(int port, const char *host, const char *ca_file) {
+static void open_tls(int port, const char *host, const char *ca_file) {
   static char url[64];
-  char error[256];
-  memset(&guard, 0, sizeof guard);
-  guard.timeout_ms = 8000;
   snprintf(url, sizeof url, "https://%s:%d", host, port);
-  proxy_options options = {.name = "route", .upstream = url, .guard = &guard, .ca_file = ca_file};
-  http_server_options listening = {.host = "127.0.0.1", .handler = &handler};
-  if (!proxy_open(&loop, &options, &route, error, sizeof error)) fail_msg("%s", error);
-  if (!http_server_open(&loop, &listening, &server, error, sizeof error)) fail_msg("%s", error);
-}
-
-static void close_all(void) {
-  all_is_closed = false;
-  http_server_drain(server, 0, on_server_closed, NULL);
-  turn_until(all_is_closed);
-  assert_int_equal(guard.acquired, guard.reported);
+  open_to((proxy_options){.upstream = url, .ca_file = ca_file}, (http_limits){0});
+  guard.timeout_ms = 8000;
 }
 
 /* ---- openssl --------------------------------------------------------------------------------- */
@@ -125,8 +93,8 @@ static void test_tls(void **state) {
   int port;
   (void)state;
   pid_t pid = serve_page(&port);
-  open_to(port, "localhost", certificate);
-  int c = dial(http_server_port(server));
+  open_tls(port, "localhost", certificate);
+  int c = dial_proxy();
   for (int i = 0; i < 2; i++) {
     say(c, GET);
     hear(c, "\r\n\r\nsecret");
@@ -143,8 +111,8 @@ static void test_untrusted(void **state) {
   int port;
   (void)state;
   pid_t pid = serve_page(&port);
-  open_to(port, "localhost", NULL);
-  int c = dial(http_server_port(server));
+  open_tls(port, "localhost", NULL);
+  int c = dial_proxy();
   say(c, GET);
   hear(c, "}\n");
   assert_begins(heard, "HTTP/1.1 502 ");
@@ -153,8 +121,8 @@ static void test_untrusted(void **state) {
   assert_int_equal(guard.last.phase, NEAP_PHASE_CONNECT); /* B232: nothing was sent */
   close(c);
   close_all();
-  open_to(port, "127.0.0.2", certificate); /* good for another name */
-  c = dial(http_server_port(server));
+  open_tls(port, "127.0.0.2", certificate); /* good for another name */
+  c = dial_proxy();
   say(c, GET);
   hear(c, "}\n");
   assert_begins(heard, "HTTP/1.1 502 ");
@@ -166,16 +134,16 @@ static void test_untrusted(void **state) {
 /* B232: a handshake that fails is a failure before anything was sent. */
 static void test_no_tls_there(void **state) {
   (void)state;
-  int upstream = listen_at("127.0.0.1", 0);
-  open_to(port_of(upstream), "127.0.0.1", certificate);
-  int c = dial(http_server_port(server));
+  upstream = listen_at("127.0.0.1", 0);
+  open_tls(port_of(upstream), "127.0.0.1", certificate);
+  int c = dial_proxy();
   say(c, GET);
   int u = answer_call(upstream);
   say(u, "HTTP/1.1 400 Bad Request\r\n\r\n");
   hear(c, "}\n");
   assert_begins(heard, "HTTP/1.1 502 ");
   assert_int_equal(guard.last.phase, NEAP_PHASE_CONNECT);
-  close(c), close(u), close(upstream);
+  close(c), close(u);
   close_all();
 }
 

@@ -26,9 +26,6 @@ typedef struct peer {
 } peer;
 
 static peer clients[CLIENTS], upstreams[UPSTREAMS];
-static http_server *server;
-static proxy_route *route;
-static int listener;
 static unsigned next_id;
 static uint64_t random_state;
 static struct { unsigned whole, replaced, errors, cut, left; } counts;
@@ -245,7 +242,7 @@ static void upstream_hear(peer *p) {
 
 static void upstream_step(peer *p) {
   if (p->fd < 0) {
-    p->fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    p->fd = accept4(upstream, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     return;
   }
   peer_send(p);
@@ -258,40 +255,15 @@ static void upstream_step(peer *p) {
 
 /* ---- The walk -------------------------------------------------------------------------------- */
 
-static void on_request(void *data, http_request *request) {
-  (void)data;
-  proxy_begin(route, request);
-}
-
-static const http_handler handler = {.on_request = on_request};
-static bool all_is_closed;
-
-static void on_route_closed(void *data) {
-  (void)data;
-  all_is_closed = true;
-}
-
-static void on_server_closed(void *data) {
-  (void)data;
-  proxy_close(route, on_route_closed, NULL);
-}
-
 static void walk_begin(void) {
-  char url[64], error[256] = "";
   const char *seed = getenv("NEAP_SEED");
   random_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
   print_message("NEAP_SEED=%llu\n", (unsigned long long)random_state);
   for (int i = 0; i < CLIENTS; i++) clients[i].fd = -1;
   for (int i = 0; i < UPSTREAMS; i++) upstreams[i].fd = -1;
-  listener = listen_at("127.0.0.1", 0);
-  snprintf(url, sizeof url, "http://127.0.0.1:%d", port_of(listener));
-  guard = (neap_guard){.timeout_ms = 60, .wants = NEAP_BODY_MAX};
+  open_with((proxy_options){.hold_ms = 5}, (http_limits){.queue_bytes = 20000, .linger_ms = 50});
+  guard.timeout_ms = 60;
   guard.answer = (neap_answer){.status = 200, .body = "standby", .body_length = 7};
-  proxy_options options = {.name = "route", .upstream = url, .guard = &guard, .hold_ms = 5};
-  http_server_options listening = {
-      .host = "127.0.0.1", .handler = &handler, .limits = {.queue_bytes = 20000, .linger_ms = 50}};
-  if (!proxy_open(&loop, &options, &route, error, sizeof error)) fail_msg("%s", error);
-  if (!http_server_open(&loop, &listening, &server, error, sizeof error)) fail_msg("%s", error);
 }
 
 static void test_walk(void **state) {
@@ -304,13 +276,9 @@ static void test_walk(void **state) {
     uv_run(&loop, UV_RUN_NOWAIT);
   }
   for (int i = 0; i < CLIENTS; i++) peer_close(&clients[i]);
-  turn_until(proxy_stats_of(route)->active == 0);
+  turn_until(stats()->active == 0);
   for (int i = 0; i < UPSTREAMS; i++) peer_close(&upstreams[i]);
-  assert_int_equal(guard.acquired, guard.reported);
-  assert_int_equal(guard.outstanding, 0);
-  http_server_drain(server, 0, on_server_closed, NULL);
-  turn_until(all_is_closed);
-  close(listener);
+  close_all();
   print_message("%u whole, %u replaced, %u errors, %u cut off, %u left\n", counts.whole,
                 counts.replaced, counts.errors, counts.cut, counts.left);
   assert_true(counts.whole > 100 && counts.replaced && counts.errors && counts.left);
