@@ -29,7 +29,21 @@ if(TARGET neap_program)
 endif()
 
 install(DIRECTORY policies DESTINATION "${CMAKE_INSTALL_DATADIR}/neap" FILES_MATCHING PATTERN "*.lua")
-install(FILES README.md LICENSE CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" REGEX "examples/CMakeLists.txt$" EXCLUDE)
+
+# The texts link to files where these are in the source tree; installed, headers and policies are elsewhere.
+file(RELATIVE_PATH to_headers "/${CMAKE_INSTALL_DOCDIR}" "/${CMAKE_INSTALL_INCLUDEDIR}")
+file(RELATIVE_PATH to_data "/${CMAKE_INSTALL_DOCDIR}" "/${CMAKE_INSTALL_DATADIR}/neap")
+file(GLOB texts CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" README.md docs/*.md)
+foreach(text IN LISTS texts)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${text}")
+  file(READ "${text}" content)
+  string(REGEX REPLACE "\\]\\(((\\.\\./)*)(core|lua/engine)/include/" "](\\1${to_headers}/" content "${content}")
+  string(REGEX REPLACE "\\]\\(((\\.\\./)*)policies/" "](\\1${to_data}/policies/" content "${content}")
+  file(WRITE "${PROJECT_BINARY_DIR}/installed/${text}" "${content}")
+endforeach()
+install(DIRECTORY "${PROJECT_BINARY_DIR}/installed/" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 configure_package_config_file(cmake/neap-config.cmake.in neap-config.cmake INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file(neap-config-version.cmake COMPATIBILITY SameMinorVersion)

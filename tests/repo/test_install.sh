@@ -40,6 +40,30 @@ use_tree() {
     "$prefix/bin/neap" check "$prefix/share/neap/policies/http_upstream.lua" >/dev/null
   )
   say "$kind: Lua modules and the program"
+
+  for text in $(find "$prefix/share/doc" -name '*.md'); do
+    sed -n 's/](\([^)]*\))/\n](\1)\n/gp' "$text" | sed -n 's/^](\([^)#]*\).*)$/\1/p' | sort -u >"$tmp/links"
+    while read -r link; do
+      case $link in "" | http*) continue ;; esac
+      [ -e "$(dirname "$text")/$link" ] || { echo "not so: $text links to $link: there is no such file"; exit 1; }
+    done <"$tmp/links"
+  done
+  [ -s "$prefix/share/doc/neap/docs/operations.md" ]
+  grep -q 'include/neap/neap.h)' "$prefix/share/doc/neap/README.md"
+  say "$kind: the texts link to what is installed"
+}
+
+# A component that there is not is told as that.
+refuses_component() {
+  mkdir -p "$tmp/typo"
+  printf '%s\n' 'cmake_minimum_required(VERSION 3.18)' 'project(typo C)' \
+    'find_package(neap REQUIRED COMPONENTS engine engin)' >"$tmp/typo/CMakeLists.txt"
+  if cmake -S "$tmp/typo" -B "$tmp/typo/build" -DCMAKE_PREFIX_PATH="$1" >"$tmp/typo/log" 2>&1; then exit 1; fi
+  grep -q 'neap has no component "engin"; the only one is engine' "$tmp/typo/log" || {
+    cat "$tmp/typo/log"
+    exit 1
+  }
+  say "a component that there is not"
 }
 
 version=$(sed -n 's/^#define NEAP_VERSION "\(.*\)"/\1/p' core/include/neap/neap.h)
@@ -47,6 +71,7 @@ version=$(sed -n 's/^#define NEAP_VERSION "\(.*\)"/\1/p' core/include/neap/neap.
 cmake --install "$NEAP_BUILD" --prefix "$tmp/first" >/dev/null
 mv "$tmp/first" "$tmp/static"
 use_tree "$tmp/static" static
+refuses_component "$tmp/static"
 
 cmake -S . -B "$tmp/build" -DBUILD_SHARED_LIBS=ON -DNEAP_TESTS=OFF -DCMAKE_BUILD_TYPE=Debug >/dev/null
 cmake --build "$tmp/build" --parallel 2 >/dev/null
