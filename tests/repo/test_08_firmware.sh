@@ -22,7 +22,7 @@ firmware() {
   done
   "$@" $flags -O0 -c tests/repo/bare.c -o "$tmp/bare.o"
   "$@" -static -no-pie -nostdlib -Wl,--gc-sections "$dir"/*.o "$tmp/bare.o" -lgcc -o "$dir/firmware"
-  "$LUA" tests/support/example.lua "$example" "$dir/firmware"
+  "${LUA:-lua5.4}" tests/support/example.lua "$example" "$dir/firmware"
 
   # The part of the core that it uses, linked by itself.
   used=$(nm -u "$dir/firmware.o" | awk '$2 ~ /^neap_/ { print "-Wl,-u," $2 }')

@@ -78,6 +78,22 @@ cmake --build "$tmp/build" --parallel 2 >/dev/null
 cmake --install "$tmp/build" --prefix "$tmp/second" >/dev/null
 rm -rf "$tmp/build"
 mv "$tmp/second" "$tmp/shared"
+
+# As a directory of somebody's project: of neap, only the core is built.
+mkdir "$tmp/whole"
+cat >"$tmp/whole/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.21)
+project(whole C)
+add_subdirectory("$PWD" neap)
+add_executable(use_core "$PWD/tests/repo/smoke.c")
+target_link_libraries(use_core neap::neap)
+END
+cmake -S "$tmp/whole" -B "$tmp/whole/build" >/dev/null
+cmake --build "$tmp/whole/build" >/dev/null
+"$tmp/whole/build/use_core"
+[ -z "$(find "$tmp/whole/build" -name '*engine*' -o -name core.so)" ]
+say "add_subdirectory"
+
 abi=$(sed -n 's/^#define NEAP_ABI \(.*\)/\1/p' core/include/neap/neap.h)
 libraries=$(find "$tmp/shared" -name 'libneap*.so')
 [ "$(echo "$libraries" | wc -l)" -ge 2 ]
