@@ -126,6 +126,23 @@ static inline void say_bytes(int fd, const char *bytes, size_t length) {
 
 static inline void say(int fd, const char *text) { say_bytes(fd, text, strlen(text)); }
 
+/* How much somebody takes off our hands while nobody at the other end takes it off theirs. */
+static inline size_t push_until_stuck(int fd, size_t at_most) {
+  static char block[65536];
+  size_t total = 0;
+  for (uint64_t last = now_ms(); now_ms() - last < 150 && total < at_most;) {
+    size_t n = at_most - total < sizeof block ? at_most - total : sizeof block;
+    ssize_t sent = send(fd, block, n, MSG_NOSIGNAL);
+    if (sent > 0) {
+      total += (size_t)sent;
+      last = now_ms();
+    } else {
+      turn();
+    }
+  }
+  return total;
+}
+
 /* Reads what is there: > 0 bytes, 0 nothing yet, -1 the other side has closed. */
 static inline int hear_some(int fd) {
   ssize_t n = recv(fd, heard + heard_length, HEAR_MAX - heard_length, 0);

@@ -9,6 +9,8 @@ static void open_probing(uint32_t lease_ms, uint32_t body_ms) {
   guard.lease_ms = lease_ms;
 }
 
+#define OK "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
 static char half[100000];
 
 /* Sends half of a body, and waits until the upstream has it. */
@@ -73,6 +75,76 @@ static void test_slow(void **state) {
   close_all();
 }
 
+/* Nor does the chain answer for a call that is not the guard's any more, though the whole body is
+ * there to be shown to it. */
+static void test_slow_and_small(void **state) {
+  (void)state;
+  open_probing(100, 5000);
+  guard.source = "default";
+  guard.answer = (neap_answer){.status = 200, .body = "standby", .body_length = 7};
+  int c = dial_proxy();
+  say(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+  hear(c, "\r\n\r\n");
+  turn_until(guard.reported);
+  assert_given_back();
+  say(c, "hello");
+  int u = answer_call(upstream);
+  hear(u, "hello");
+  say(u, "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nno");
+  hear(c, "\r\n\r\nno");
+  assert_begins(heard, "HTTP/1.1 500 Oh\r\n");
+  assert_int_equal(guard.asked, 0);
+  close(c), close(u);
+  close_all();
+}
+
+/* That the client has stalled may show only later: while the upstream takes no more, it is not the
+ * client's turn. */
+static void test_stalled_behind(void **state) {
+  int small = 4096;
+  (void)state;
+  open_probing(200, 5000);
+  setsockopt(upstream, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  int c = dial_proxy();
+  say(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n");
+  int u = answer_call(upstream);
+  assert_true(push_until_stuck(c, 50000000) < 50000000); /* for longer than half of the lease */
+  assert_int_equal(guard.reported, 0);
+  for (uint64_t end = now_ms() + 2000; !guard.reported && now_ms() < end; turn()) {
+    hear_nothing_yet();
+    hear_some(u);
+  }
+  assert_given_back();
+  close(c), close(u);
+  close_all();
+}
+
+/* Who has sent all of its body at once has no such deadline, nor has who is no probe. */
+static void test_not_late(void **state) {
+  (void)state;
+  open_probing(1, 5000);
+  int c = dial_proxy();
+  say(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+  int u = answer_call(upstream);
+  hear(u, "hi");
+  say(u, OK);
+  hear(c, "\r\n\r\nok");
+  assert_int_equal(guard.outcomes[NEAP_SUCCESS], 1);
+  guard.probes = false;
+  say(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n");
+  say_bytes(c, half, sizeof half);
+  hear_message(u, sizeof half);
+  turn_for(20);
+  assert_int_equal(guard.reported, 1);
+  say_bytes(c, half, sizeof half);
+  hear_bytes(u, sizeof half);
+  say(u, OK);
+  hear(c, "\r\n\r\nok");
+  assert_int_equal(guard.outcomes[NEAP_SUCCESS], 2);
+  close(c), close(u);
+  close_all();
+}
+
 /* The upstream's own slowness stays what it is, and so does that of a body that is all there. */
 static void test_slow_upstream(void **state) {
   (void)state;
@@ -96,6 +168,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       IT("gives the slot of a probe back whose client has stalled", test_stalled),
       IT("gives the slot of a probe back whose client is slow, and answers it", test_slow),
+      IT("answers whom it gave back as the upstream did", test_slow_and_small),
+      IT("sees that a client has stalled when the upstream goes on", test_stalled_behind),
+      IT("waits for no body that is there, and for nobody's but a probe's", test_not_late),
       IT("counts an upstream that is slow to answer a probe with a body", test_slow_upstream),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

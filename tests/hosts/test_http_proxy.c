@@ -570,23 +570,6 @@ static void test_stray_bytes_and_haste(void **state) {
 
 #define LARGE (100u << 20)
 
-/* How much somebody takes off our hands while nobody at the other end takes it off theirs. */
-static size_t push_until_stuck(int fd, size_t at_most) {
-  static char block[65536];
-  size_t total = 0;
-  for (uint64_t last = now_ms(); now_ms() - last < 150 && total < at_most;) {
-    size_t n = at_most - total < sizeof block ? at_most - total : sizeof block;
-    ssize_t sent = send(fd, block, n, MSG_NOSIGNAL);
-    if (sent > 0) {
-      total += (size_t)sent;
-      last = now_ms();
-    } else {
-      turn();
-    }
-  }
-  return total;
-}
-
 /* Moves the rest from one end to the other.  Answers how many bytes came. */
 static size_t pour(int from, int to, size_t left) {
   static char block[65536];
