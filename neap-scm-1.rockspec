@@ -7,7 +7,7 @@ description = {
   summary = "Circuit breaker engine: C11 core, Lua policies",
   license = "MIT",
 }
-dependencies = { "lua >= 5.4, < 5.5" }
+dependencies = { "lua >= 5.1, < 5.5" }
 build = {
   type = "builtin",
   modules = {
@@ -31,6 +31,8 @@ build = {
         "lua/src/core.c",
         "lua/src/counters.c",
         "lua/src/files.c",
+        "lua/src/halves.c",
+        "lua/src/judge.c",
         "lua/src/line.c",
         "lua/src/panel.c",
         "lua/src/panel_shared.c",
@@ -50,6 +52,7 @@ build = {
     },
     ["neap.admin"] = "lua/neap/admin.lua",
     ["neap.answer"] = "lua/neap/answer.lua",
+    ["neap.call"] = "lua/neap/call.lua",
     ["neap.check"] = "lua/neap/check.lua",
     ["neap.classify"] = "lua/neap/classify.lua",
     ["neap.clock"] = "lua/neap/clock.lua",

@@ -24,6 +24,7 @@ local MOST_KEYS = 256 -- unless said otherwise
 local LOG_EVERY_MS = 60000
 local NO_ROOM = "%s: no room for another key, among others for %q: such share the breaker * "
   .. "(max_keys = %d)"
+local GENERATIONS = 256 -- numbers; as PERMIT_GENERATIONS in lua/src/binding.h
 local SYSTEM_CLOCKS = { [core.clock_coarse] = true, [core.clock_precise] = true }
 local KEPT_GENERATIONS = 8 -- older than the newest, for permits that are plain numbers
 
@@ -304,11 +305,11 @@ end
 
 --- All memory is asked for before anything changes.
 local function put_to_work(self, policy)
-  local number = (self.number + 1) % 1024
+  local number = (self.number + 1) % GENERATIONS
   local options = line.options(policy, self.host)
   self.chain:adopt(policy)
   self.generations[number] = policy
-  self.generations[(number - KEPT_GENERATIONS - 1) % 1024] = nil
+  self.generations[(number - KEPT_GENERATIONS - 1) % GENERATIONS] = nil
   self.number, self.policy, self.line_options = number, policy, options
   for _, of_key in pairs(self.lines) do line.adopt(of_key) end
   for _, warning in ipairs(policy.warnings or {}) do

@@ -209,7 +209,7 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
   end
   record(self, permit, kind, outcome, duration_ms, retry_after_ms)
   if outcome == "success" and ended == "answer" then
-    hooks.remember(self, frame, a, ...)
+    hooks.remember(self, a, ...)
   end
   if fallback.applies(guard.policy, outcome) then
     if not call then call, fields = describe(self, ended, a, b, duration_ms, ...) end
@@ -220,7 +220,7 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
   return originals(self, ended, a, b)
 end
 
-function hooks.remember(self, _, value, _, ...)
+function hooks.remember(self, value, _, ...)
   self.guard.chain:remember(self, self.guard.policy, value, nil, ...)
 end
 
@@ -332,8 +332,13 @@ function line.new(guard, key, breaker, public)
   }
   self.native = core.line(breaker, guard.clock)
   public = public or self
-  public.call, public.acquire, public.report, public.deadline, self.call_in =
+  local call, call_in
+  public.acquire, public.report, public.deadline, call, call_in =
     self.native:methods(public, self, hooks)
+  if _VERSION == "Lua 5.1" then
+    call, call_in = require("neap.call").new(self, call, call_in, hooks)
+  end
+  public.call, self.call_in = call, call_in
   line.adopt(self)
   return self
 end

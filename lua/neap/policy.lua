@@ -22,6 +22,7 @@ local verdicts = require "neap.verdicts"
 local policy = {}
 
 local shown = problem.shown
+local unpack = table.unpack or _G.unpack
 
 ---@class (exact) neap.Policy one generation of a policy
 ---@field name string
@@ -144,7 +145,7 @@ local function hash_of(text, parts)
     texts[#texts + 1] = source.text
   end
   texts[#texts + 1] = parts.params_text
-  return core.fingerprint(table.unpack(texts))
+  return core.fingerprint(unpack(texts))
 end
 
 ---@param text string

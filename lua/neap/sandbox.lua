@@ -13,6 +13,8 @@
 local core = require "neap.core"
 local suggest = require "neap.suggest"
 
+local jit = rawget(_G, "jit")
+
 local sandbox = {}
 
 ---@class (exact) neap.Budget
@@ -27,7 +29,7 @@ local MOST_SOURCE_BYTES = 256 * 1024
 local MOST_MODULES = 100
 
 local BASE = {
-  "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "select",
+  "assert", "error", "ipairs", "next", "pairs", "rawequal", "rawget", "rawlen", "select",
   "tonumber", "tostring", "type",
 }
 
@@ -53,15 +55,21 @@ local function copied(from, names)
 end
 
 -- A handler that ran where the error is would run inside the step hook, which then does not count.
-local function handled(handler, ok, ...)
-  if ok then return true, ... end
-  return false, select(2, pcall(handler, ...))
+local function new_xpcall(pcall)
+  local function handled(handler, ok, ...)
+    if ok then return true, ... end
+    return false, select(2, pcall(handler, ...))
+  end
+  return function(f, handler, ...)
+    if type(handler) ~= "function" then
+      error("xpcall: the second argument must be a function", 2)
+    end
+    return handled(handler, pcall(f, ...))
+  end
 end
 
-local function xpcall(f, handler, ...)
-  if type(handler) ~= "function" then error("xpcall: the second argument must be a function", 2) end
-  return handled(handler, pcall(f, ...))
-end
+--- Lua 5.1 has none: its # asks nobody.
+local function rawlen(value) return #value end
 
 -- ---- Text -------------------------------------------------------------------------------------
 
@@ -91,8 +99,9 @@ local function compile(text, path, env)
     return chunk, err
   end
   local chunk, err = _G.loadstring(text, chunk_name(path))
-  if chunk then _G.setfenv(chunk, env) end
-  return chunk, err
+  if not chunk then return nil, err end
+  if jit then jit.off(chunk, true) end -- compiled code would not see the step hook
+  return _G.setfenv(chunk, env)
 end
 
 -- ---- Modules ----------------------------------------------------------------------------------
@@ -192,8 +201,9 @@ function sandbox.new(options)
     is_own_metatable = function(value) return type(library.getmetatable(value)) == "table" end,
   }
   local env = copied(_G, BASE)
+  env.rawlen = env.rawlen or rawlen
   env.setmetatable, env.getmetatable = library.setmetatable, library.getmetatable
-  env.rawset, env.xpcall = library.rawset, xpcall
+  env.rawset, env.pcall, env.xpcall = library.rawset, library.pcall, new_xpcall(library.pcall)
   env.math, env.string, env.table = copied(math, MATH), library.string, library.table
   env.require, env._G = new_require(self), env
   for name, value in pairs(options.globals) do env[name] = value end

@@ -53,19 +53,19 @@ typedef struct box_permit {
 } box_permit;
 enum { PERMIT_BREAKER = 1, PERMIT_RULES, PERMIT_FRAME, PERMIT_LINE, PERMIT_REFS = PERMIT_LINE };
 
-/* A permit that holds nothing, as a plain number:
+/* A permit that holds nothing, as 61 bits:
  *
- *     62 .. 53     | 52 .. 24          | 23 .. 0
- *     generation   | given at, ms      | the core's permit
+ *     60 .. 53     | 52 .. 24          | 23 .. 0
+ *     generation   | given at, ms      | the core's permit, never 0 in its two lowest bits
  *
- * 53 bits fit a double; the generation's number (its low bits) is there only where integers are
- * wider. */
-#define PERMIT_TIME_BITS 29
-#define PERMIT_WIDE_BITS (NEAP_PERMIT_BITS + PERMIT_TIME_BITS)
+ * The generation is a policy's, by its number.  For Lua see neap__push_plain(). */
+#define PERMIT_TIME_BITS   29
+#define PERMIT_WIDE_BITS   (NEAP_PERMIT_BITS + PERMIT_TIME_BITS)
+#define PERMIT_GENERATIONS 256
 
 static inline uint64_t neap__wide(neap_permit permit, uint64_t given_ms, uint32_t number) {
   uint64_t time = given_ms & ((UINT64_C(1) << PERMIT_TIME_BITS) - 1);
-  uint64_t generation = COMPAT_HAS_PCALLK ? number & 1023u : 0;
+  uint64_t generation = number & (PERMIT_GENERATIONS - 1);
   return permit.opaque | time << NEAP_PERMIT_BITS | generation << PERMIT_WIDE_BITS;
 }
 
@@ -125,6 +125,40 @@ static inline bool neap__read_ms(lua_State *L, int index, uint64_t *out) {
   return *out >> 63 == 0;
 }
 
+/* A permit that holds nothing is a plain number to Lua: an integer.  Where there are only doubles it
+ * is the 53 bits below the generation, times 4 ^ generation: the two lowest bits, of which one is
+ * set, tell them apart. */
+static inline void neap__push_plain(lua_State *L, uint64_t wide) {
+#if LUA_VERSION_NUM >= 503
+  lua_pushinteger(L, (lua_Integer)wide);
+#else
+  uint64_t generation = wide >> PERMIT_WIDE_BITS, bits;
+  lua_Number n = (lua_Number)(int64_t)(wide & ((UINT64_C(1) << PERMIT_WIDE_BITS) - 1));
+  memcpy(&bits, &n, sizeof bits);
+  bits += generation << 53; /* twice that, to the exponent */
+  memcpy(&n, &bits, sizeof n);
+  lua_pushnumber(L, n);
+#endif
+}
+
+static inline bool neap__read_plain(lua_State *L, int index, uint64_t *wide) {
+#if LUA_VERSION_NUM >= 503
+  return neap__read_ms(L, index, wide);
+#else
+  if (lua_type(L, index) != LUA_TNUMBER) return false;
+  lua_Number n = lua_tonumber(L, index);
+  uint64_t bits;
+  *wide = 0;
+  if (n == 0) return true;
+  memcpy(&bits, &n, sizeof bits);
+  uint64_t whole = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
+  int zeros = compat_zeros(whole), lowest = (int)(bits >> 52) - 1075 + zeros;
+  if (!(n >= 1) || lowest < 0 || lowest >= 2 * PERMIT_GENERATIONS) return false;
+  *wide = whole >> zeros << (lowest & 1) | (uint64_t)(lowest >> 1) << PERMIT_WIDE_BITS;
+  return true;
+#endif
+}
+
 uint64_t neap__check_ms(lua_State *L, int arg, const char *what);
 uint64_t neap__opt_duration(lua_State *L, int arg, uint64_t otherwise);
 uint64_t neap__check_count(lua_State *L, int arg, const char *what, uint64_t min, uint64_t max);
@@ -151,6 +185,9 @@ bool neap__read_mode(const char *name, neap_mode *out);
 
 /* Raises "bad argument #arg to 'f' (what expected, got a string)". */
 int neap__argument_error(lua_State *L, int arg, const char *what, const char *expected);
+
+/* Pushes what is in the brackets. */
+const char *neap__push_expected(lua_State *L, int index, const char *what, const char *expected);
 
 /* ---- Converting answers ---------------------------------------------------------------------- */
 

@@ -91,7 +91,7 @@ static NEAP__SELDOM int admit(lua_State *L, int breaker, int rules_index, neap_p
                         .given_ms = now_ms};
     neap__push_permit(L, &given, breaker, rules_index, 0, 0);
   } else {
-    compat_pushwide(L, neap__wide(permit, now_ms, 0));
+    neap__push_plain(L, neap__wide(permit, now_ms, 0));
   }
   if (moved->cause == NEAP_BY_NOTHING) return 1;
   lua_pushnil(L);
@@ -108,7 +108,7 @@ static inline int acquire(lua_State *L, int breaker, int rules_index, neap_break
   moved.cause = NEAP_BY_NOTHING;
   neap_verdict verdict = neap_breaker_acquire(b, rules, now_ms, &permit, &moved);
   if (verdict == NEAP_ALLOW && moved.cause == NEAP_BY_NOTHING) {
-    compat_pushwide(L, neap__wide(permit, now_ms, 0));
+    neap__push_plain(L, neap__wide(permit, now_ms, 0));
     return 1;
   }
   if (verdict <= NEAP_ALLOW_BYPASS)
@@ -134,7 +134,7 @@ static neap_permit *check_permit(lua_State *L, int arg, const neap_breaker *b, u
     return &box->permit;
   }
   uint64_t wide;
-  if (!neap__read_ms(L, arg, &wide)) neap__argument_error(L, arg, "permit", "what acquire gave");
+  if (!neap__read_plain(L, arg, &wide)) neap__argument_error(L, arg, "permit", "what acquire gave");
   *age_ms = neap__wide_age_ms(wide, now_ms);
   *plain = neap__narrow(wide);
   return plain;
@@ -332,7 +332,7 @@ static int l_bound_report(lua_State *L) {
   const binding *bound = the_binding(L);
   uint64_t now_ms = bound->clock.now_ms(bound->clock.context);
   uint64_t wide;
-  if (lua_gettop(L) != 2 || !neap__read_ms(L, 1, &wide))
+  if (lua_gettop(L) != 2 || !neap__read_plain(L, 1, &wide))
     return report(L, bound->breaker, bound->rules, now_ms, 1);
   neap_permit permit = neap__narrow(wide);
   neap_call call = {.outcome = neap__check_outcome(L, 2),

@@ -1,10 +1,12 @@
 /* compat.h: every difference between the Lua versions that the binding is built for.
  *
- *            refs of a userdata        call that can be yielded across   to-be-closed   integers
- *   5.4      user values               lua_pcallk                        yes            64 bits
- *   5.3      a table, user value       lua_pcallk                        no             64 bits
- *   5.1, JIT a table, environment      none: guard:call is not offered   no             a double
- */
+ *            refs of a userdata    call that can be yielded across   to-be-closed   integers
+ *   5.4      user values           lua_pcallk                        yes            64 bits
+ *   5.3      a table, user value   lua_pcallk                        no             64 bits
+ *   5.1      a table, environment  none: Lua's own pcall (halves.c)  no             a double
+ *
+ * LuaJIT has the interface of 5.1 and loads the module that is built for it.  Its hooks are the
+ * whole state's, not a coroutine's. */
 #ifndef NEAP_COMPAT_H
 #define NEAP_COMPAT_H
 
@@ -17,12 +19,10 @@
 #define COMPAT_HAS_PCALLK          1
 #define compat_isinteger(L, index) lua_isinteger((L), (index))
 #define compat_pushwide(L, n)      lua_pushinteger((L), (lua_Integer)(n))
-#define compat_towide(L, index)    ((uint64_t)lua_tointeger((L), (index)))
 #else
 #define COMPAT_HAS_PCALLK          0
 #define compat_isinteger(L, index) 0
 #define compat_pushwide(L, n)      lua_pushnumber((L), (lua_Number)(n))
-#define compat_towide(L, index)    ((uint64_t)lua_tonumber((L), (index)))
 #endif
 
 #if LUA_VERSION_NUM >= 504
@@ -45,6 +45,7 @@
 
 static inline void *compat_new(lua_State *L, size_t size, int refs) {
   void *made = lua_newuserdata(L, size);
+  if (!refs) return made;
   lua_createtable(L, refs, 0);
   compat_setowned(L, -2);
   return made;
@@ -69,6 +70,17 @@ static inline void compat_setref(lua_State *L, int index, int n) {
 #define LUA_OK 0
 #endif
 
+/* How many of the lowest bits are 0; n is not. */
+static inline int compat_zeros(uint64_t n) {
+#ifdef __GNUC__
+  return __builtin_ctzll(n);
+#else
+  int zeros = 0;
+  for (; !(n & 1); n >>= 1) zeros++;
+  return zeros;
+#endif
+}
+
 /* Resumes `co` with `args` values on its stack; *results is how many it left there. */
 static inline int compat_resume(lua_State *co, lua_State *from, int args, int *results) {
 #if LUA_VERSION_NUM >= 504
@@ -85,6 +97,29 @@ static inline int compat_resume(lua_State *co, lua_State *from, int args, int *r
 #endif
 }
 
+/* The hook that a coroutine's may take the place of: somebody else's, if hooks are global. */
+typedef struct compat_hook {
+  lua_Hook hook;
+  int mask, count;
+} compat_hook;
+
+static inline compat_hook compat_gethook(lua_State *co) {
+#if LUA_VERSION_NUM >= 502
+  (void)co;
+  return (compat_hook){NULL, 0, 0};
+#else
+  return (compat_hook){lua_gethook(co), lua_gethookmask(co), lua_gethookcount(co)};
+#endif
+}
+
+static inline void compat_sethook(lua_State *co, compat_hook outer) {
+#if LUA_VERSION_NUM >= 502
+  (void)co, (void)outer;
+#else
+  lua_sethook(co, outer.hook, outer.mask, outer.count);
+#endif
+}
+
 #if LUA_VERSION_NUM < 502
 static inline void compat_setfuncs(lua_State *L, const luaL_Reg *reg, int upvalues) {
   for (; reg->name; reg++) {
@@ -96,6 +131,11 @@ static inline void compat_setfuncs(lua_State *L, const luaL_Reg *reg, int upvalu
 }
 #define luaL_setfuncs(L, reg, upvalues) compat_setfuncs((L), (reg), (upvalues))
 #define luaL_setmetatable(L, name)      (luaL_getmetatable((L), (name)), (void)lua_setmetatable((L), -2))
+#define lua_rawlen(L, index)            lua_objlen((L), (index))
+#define LUA_OPLT                        1
+#define lua_compare(L, a, b, op)        lua_lessthan((L), (a), (b))
+#define lua_rawgeti(L, index, n)        (lua_rawgeti)((L), (index), (int)(n))
+#define lua_rawseti(L, index, n)        (lua_rawseti)((L), (index), (int)(n))
 #endif
 
 #endif

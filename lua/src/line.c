@@ -127,7 +127,7 @@ static int l_adopt(lua_State *L) {
   neap_breaker_adopt(n->breaker, rules);
   n->rules = rules;
   n->generation = lua_topointer(L, 2);
-  n->number = number & 1023;
+  n->number = number;
   n->timeout_ms = rules->timeout_ms;
   n->has_trip = has_trip;
   n->has_classify = has_classify;
@@ -202,8 +202,8 @@ static void push_upvalues(lua_State *L) {
   lua_remove(L, 1);
 }
 
-/* line:methods(self, owner, hooks) -> call, acquire, report, deadline, call_in; to be called on
- * self, once, before adopt. */
+/* line:methods(self, owner, hooks) -> acquire, report, deadline, call, call_in; to be called on
+ * self, once, before adopt.  For Lua 5.1: ... deadline, begin, finish (halves.c). */
 static int l_methods(lua_State *L) {
   line *n = (line *)luaL_checkudata(L, 1, NEAP__LINE);
   for (int i = 2; i <= 4; i++) luaL_checktype(L, i, LUA_TTABLE);
@@ -212,20 +212,19 @@ static int l_methods(lua_State *L) {
   n->self = lua_topointer(L, 2);
   lua_remove(L, 2);
   push_upvalues(L);
+  push_method(L, neap__l_acquire);
+  push_method(L, neap__l_report);
+  push_method(L, neap__l_deadline);
 #if COMPAT_HAS_PCALLK
   push_method(L, neap__l_call);
   lua_pushvalue(L, -1);
   compat_setref(L, M_LINE, LINE_METHOD);
-  push_method(L, neap__l_acquire);
-  push_method(L, neap__l_report);
-  push_method(L, neap__l_deadline);
   push_method(L, neap__l_call_in);
 #else
-  lua_pushnil(L);
-  push_method(L, neap__l_acquire);
-  push_method(L, neap__l_report);
-  push_method(L, neap__l_deadline);
-  lua_pushnil(L);
+  push_method(L, neap__l_begin);
+  push_method(L, neap__l_finish);
+  lua_pushvalue(L, -1);
+  compat_setref(L, M_LINE, LINE_METHOD);
 #endif
   return 5;
 }
@@ -266,7 +265,7 @@ static box_permit *to_held(lua_State *L, int index) {
 
 static uint64_t check_wide(lua_State *L, int arg) {
   uint64_t wide;
-  if (!neap__read_ms(L, arg, &wide)) neap__argument_error(L, arg, "permit", "what acquire gave");
+  if (!neap__read_plain(L, arg, &wide)) neap__argument_error(L, arg, "permit", "what acquire gave");
   return wide;
 }
 

@@ -35,7 +35,7 @@ enum {
   LINE_RULES,
   LINE_CLOCK,
   LINE_RUN,
-  LINE_METHOD, /* the method call: its upvalues M_GENERATION to M_FUNCTION are the newest */
+  LINE_METHOD, /* the method that classifies: its M_GENERATION to M_FUNCTION are the newest */
   LINE_REFS = LINE_METHOD
 };
 
@@ -50,7 +50,7 @@ enum {
   M_MOVED,    /* (owner, moved) */
   M_SETTLE,   /* (owner, frame, permit, ended, a, b, outcome, reason, retry_after_ms, fault, f, ...)
                  -> what call answers */
-  M_REMEMBER, /* (owner, frame, a, f, ...) */
+  M_REMEMBER, /* (owner, a, f, ...) */
   M_ACQUIRE,  /* (owner, key) -> what acquire answers */
   M_REPORT,   /* (owner, permit, call) -> what report answers */
   M_GENERATION,
@@ -86,13 +86,15 @@ static inline uint64_t method_now(lua_State *L, const line *n) {
   return line_now(L, n, lua_upvalueindex(M_LINE));
 }
 
+#define LINE_CLOSED    "the guard's panel is closed"
+#define LINE_NO_METHOD "%s is its guard's method: write guard:%s(...), with a colon"
+
 static inline void check_open(lua_State *L, const line *n) {
-  if (n->panel && !n->panel->panel) luaL_error(L, "the guard's panel is closed");
+  if (n->panel && !n->panel->panel) luaL_error(L, LINE_CLOSED);
 }
 
 static inline void check_self(lua_State *L, const line *n, const char *method) {
-  if (lua_topointer(L, 1) != n->self)
-    luaL_error(L, "%s is its guard's method: write guard:%s(...), with a colon", method, method);
+  if (lua_topointer(L, 1) != n->self) luaL_error(L, LINE_NO_METHOD, method, method);
   check_open(L, n);
 }
 
@@ -104,10 +106,34 @@ void neap__push_held(lua_State *L, const line *n, neap_permit permit, uint64_t n
 /* Calls a method's hook moved. */
 void neap__tell_moved(lua_State *L, const neap_transition *moved);
 
+/* A call under way, with a permit that holds nothing if `wide` is not 0. */
+typedef struct line_call {
+  line *line;
+  const void *generation; /* identity of the frame: lua/src/call.c */
+  uint64_t wide;
+  int f, kept; /* f and its arguments: so many, from there on */
+  bool hosted;
+} line_call;
+
+static inline bool neap__is_callable(lua_State *L, int index) {
+  if (lua_type(L, index) == LUA_TFUNCTION) return true;
+  if (!luaL_getmetafield(L, index, "__call")) return false;
+  lua_pop(L, 1);
+  return true;
+}
+
+/* What a call comes to whose two results are at a.  NEAP__SUCCEEDED: it is counted, and the stack is as before.  Otherwise it is settle's: *ended is
+ * how the call ended, and the answer where the policy's verdict is, the top of the stack; or 0. */
+#define NEAP__SUCCEEDED (-1)
+int neap__succeed(lua_State *L, const line_call *c, int a, const char **ended);
+
 /* The methods. */
 #if COMPAT_HAS_PCALLK
 int neap__l_call(lua_State *L);
 int neap__l_call_in(lua_State *L);
+#else
+int neap__l_begin(lua_State *L);
+int neap__l_finish(lua_State *L);
 #endif
 int neap__l_acquire(lua_State *L);
 int neap__l_report(lua_State *L);

@@ -5,18 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-int neap__argument_error(lua_State *L, int arg, const char *what, const char *expected) {
-  const char *message;
-  if (lua_type(L, arg) == LUA_TNUMBER) {
-    lua_pushvalue(L, arg);
-    message = lua_pushfstring(L, "%s must be %s, got %s", what, expected, lua_tostring(L, -1));
-  } else if (lua_type(L, arg) == LUA_TSTRING) {
-    message = lua_pushfstring(L, "%s must be %s, got the string \"%s\"", what, expected,
-                              lua_tostring(L, arg));
-  } else {
-    message = lua_pushfstring(L, "%s must be %s, got %s", what, expected, luaL_typename(L, arg));
+const char *neap__push_expected(lua_State *L, int index, const char *what, const char *expected) {
+  if (lua_type(L, index) == LUA_TNUMBER) {
+    lua_pushvalue(L, index);
+    return lua_pushfstring(L, "%s must be %s, got %s", what, expected, lua_tostring(L, -1));
   }
-  return luaL_argerror(L, arg, message);
+  if (lua_type(L, index) == LUA_TSTRING)
+    return lua_pushfstring(L, "%s must be %s, got the string \"%s\"", what, expected,
+                           lua_tostring(L, index));
+  return lua_pushfstring(L, "%s must be %s, got %s", what, expected, luaL_typename(L, index));
+}
+
+int neap__argument_error(lua_State *L, int arg, const char *what, const char *expected) {
+  return luaL_argerror(L, arg, neap__push_expected(L, arg, what, expected));
 }
 
 bool neap__read_number(lua_State *L, int index, uint64_t *out) {

@@ -5,14 +5,16 @@
 #include "sandbox.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define BOX_TYPE "neap.box"
-#define SLICE    200 /* steps between two looks of the hook */
-#define STACK    40  /* slots kept free on the coroutine */
-#define FAULT    400 /* bytes of a fault's text */
+#define SLICE    200          /* steps between two looks of the hook */
+#define STACK    40           /* slots kept free on the coroutine */
+#define FAULT    400          /* bytes of a fault's text */
+#define C_STACK  (256 * 1024) /* bytes of it for a decision */
 
 static _Thread_local neap__box *running; /* the box whose decision this thread runs */
 static const char overrun_tag;           /* its address is raised: needs no memory */
@@ -78,6 +80,22 @@ void neap__charge(lua_State *L, size_t units) {
   if (b->over) raise_overrun(L);
 }
 
+/* Grows as the C stack does or shrinks so: only differences mean something. */
+static inline uintptr_t c_stack_position(void) {
+#ifdef __GNUC__
+  return (uintptr_t)__builtin_frame_address(0);
+#else
+  char here;
+  return (uintptr_t)&here;
+#endif
+}
+
+void neap__check_depth(lua_State *L) {
+  if (!running) return;
+  uintptr_t here = c_stack_position(), there = running->c_stack;
+  if ((here > there ? here - there : there - here) > C_STACK) luaL_error(L, "C stack overflow");
+}
+
 /* Counts everything that a decision asks for, freed again or not: a bound on its work as well.  A
  * piece within the budget is given even when the sum goes over it, and the hook does the rest: an
  * allocation that fails makes Lua collect all its garbage first. */
@@ -133,7 +151,9 @@ static void push_said(lua_State *L, lua_State *co) {
     for (size_t i = 0; i < length; i++) text[i] = (unsigned char)said[i] < ' ' ? ' ' : said[i];
     lua_pushlstring(L, text, length);
   } else if (type == LUA_TNUMBER) {
-    lua_pushfstring(L, "%f", lua_tonumber(co, -1));
+    char text[32];
+    snprintf(text, sizeof text, "%.14g", (double)lua_tonumber(co, -1));
+    lua_pushstring(L, text);
   } else {
     lua_pushfstring(L, "an error object that is a %s value", lua_typename(co, type));
   }
@@ -173,6 +193,7 @@ static inline void box_enter(lua_State *L, neap__box *b) {
   b->units = (int64_t)b->budget_steps * NEAP__UNITS_PER_STEP;
   b->bytes = b->budget_bytes;
   b->deadline_ns = 0;
+  b->c_stack = c_stack_position();
   b->running = true;
   b->alloc = lua_getallocf(L, &b->alloc_data);
   lua_setallocf(L, box_alloc, b);
@@ -200,12 +221,14 @@ int neap__box_run(lua_State *L, int index, neap__box *b, int args) {
   if (b->arena && b->arena->crowded) neap__arena_weigh(b->arena, L, b);
   neap__box **here = &running, *outer = *here; /* found once: it is the thread's */
   lua_State *co = b->co;
+  compat_hook outer_hook = compat_gethook(co);
   lua_xmove(L, co, args + 1);
   box_enter(L, b);
   *here = b;
   int results = 0;
   int status = compat_resume(co, L, args, &results);
   *here = outer;
+  compat_sethook(co, outer_hook);
   lua_setallocf(L, b->alloc, b->alloc_data);
   b->running = false;
   if (b->weighed_from) neap__arena_weighed(b->arena, L, b);

@@ -9,7 +9,8 @@
  *
  * What the budget bounds, and by what:
  *
- *   endless loops, recursion    the hook, every 200 steps; Lua's own limits on its stack
+ *   endless loops, recursion    the hook, every 200 steps; Lua's own limits on its stack, and one on
+ *                               the C stack
  *   long work in one call       library functions charge for what they are about to do:
  *                               sandbox_strings.c, sandbox_match.c, sandbox_tables.c
  *   memory                      an allocator that stands in front of the state's own while a
@@ -28,6 +29,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Adds box, run, classifier, budget, library, harden and fingerprint to the table on top of
  * the stack. */
@@ -45,6 +47,10 @@ void neap__sandbox_strings(lua_State *L);
 /* Takes `units` of work from the decision that is running, if one is; raises if that is too much.
  * To be called before the work is done. */
 void neap__charge(lua_State *L, size_t units);
+
+/* To be called before a library function calls back: raises if the decision is too deep in C.  Lua
+ * has a limit of its own there, LuaJIT has none. */
+void neap__check_depth(lua_State *L);
 
 /* ---- Classifiers, for those who ask at every call -------------------------------------------- */
 
@@ -88,6 +94,7 @@ typedef struct neap__box {
   bool condemned;       /* hoarded: runs no more */
   int64_t units, bytes; /* left, of the decision that runs */
   uint64_t deadline_ns; /* of processor time; 0: not known before the first slice is over */
+  uintptr_t c_stack;    /* where it was when the decision began */
   uint64_t looked_ns;   /* at the monotonic clock, when the deadline was set */
   lua_Alloc alloc;      /* the state's own, while a decision runs */
   void *alloc_data;

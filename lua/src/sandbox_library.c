@@ -63,6 +63,22 @@ static int l_rawset(lua_State *L) {
   return 1;
 }
 
+#define PCALL_STEPS 4
+
+/* pcall(f, ...): as in the manual.  It charges because an error may come from a stack that is full:
+ * then LuaJIT finds no room for the hook, and a loop that catches such errors would never be seen. */
+static int l_pcall(lua_State *L) {
+  luaL_checkany(L, 1);
+  neap__charge(L, PCALL_STEPS * NEAP__UNITS_PER_STEP);
+  neap__check_depth(L);
+  lua_pushboolean(L, 1);
+  lua_insert(L, 1);
+  if (lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0) == LUA_OK) return lua_gettop(L);
+  lua_pushboolean(L, 0);
+  lua_replace(L, 1);
+  return 2;
+}
+
 static void push_weak_keys(lua_State *L) {
   lua_newtable(L);
   lua_createtable(L, 0, 1);
@@ -71,14 +87,16 @@ static void push_weak_keys(lua_State *L) {
   lua_setmetatable(L, -2);
 }
 
-/* library() -> { string, table, setmetatable, getmetatable, rawset }, made for one policy
+/* library() -> { string, table, pcall, setmetatable, getmetatable, rawset }, made for one policy
  * generation */
 static int l_library(lua_State *L) {
-  lua_createtable(L, 0, 5);
+  lua_createtable(L, 0, 6);
   neap__push_string_library(L);
   lua_setfield(L, -2, "string");
   neap__push_table_library(L);
   lua_setfield(L, -2, "table");
+  lua_pushcfunction(L, l_pcall);
+  lua_setfield(L, -2, "pcall");
   push_weak_keys(L);
   lua_pushvalue(L, -1);
   lua_pushcclosure(L, l_setmetatable, 1);

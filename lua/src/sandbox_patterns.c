@@ -138,8 +138,7 @@ static void add_text(neap__match *m, luaL_Buffer *b, const char *s, const char *
     } else if (i < n && isdigit((unsigned char)text[i])) {
       size_t length;
       push_capture(m, text[i] - '1', s, end);
-      luaL_tolstring(m->L, -1, &length);
-      lua_remove(m->L, -2);
+      lua_tolstring(m->L, -1, &length);
       neap__charge(m->L, NEAP__UNITS_OF(length));
       luaL_addvalue(b);
     } else {
@@ -152,6 +151,7 @@ static void add_text(neap__match *m, luaL_Buffer *b, const char *s, const char *
 static void add_replacement(neap__match *m, luaL_Buffer *b, const char *s, const char *end) {
   lua_State *L = m->L;
   int type = lua_type(L, 3);
+  neap__check_depth(L);
   if (type == LUA_TFUNCTION) {
     lua_pushvalue(L, 3);
     lua_call(L, push_captures(m, s, end, true), 1);

@@ -123,6 +123,7 @@ static int l_format(lua_State *L) {
   for (int i = 1; i <= n; i++)
     if (lua_type(L, i) == LUA_TSTRING) lua_tolstring(L, i, &length), read += length;
   neap__charge(L, NEAP__UNITS_OF(read) + (size_t)n * NEAP__UNITS_PER_STEP);
+  neap__check_depth(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   lua_call(L, n, 1);

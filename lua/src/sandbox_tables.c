@@ -106,6 +106,7 @@ static int l_unpack(lua_State *L) {
 /* Whether value a on the stack goes before value b: by the function at 2, or by <. */
 static bool goes_before(lua_State *L, int a, int b) {
   neap__charge(L, NEAP__UNITS_PER_STEP);
+  neap__check_depth(L);
   if (lua_isnil(L, 2)) return lua_compare(L, a, b, LUA_OPLT);
   lua_pushvalue(L, 2);
   lua_pushvalue(L, a);

@@ -37,7 +37,7 @@ int neap__l_acquire(lua_State *L) {
   if (verdict == NEAP_ALLOW_PROBE)
     neap__push_held(L, n, permit, now_ms, lua_upvalueindex(M_LINE), lua_upvalueindex(M_OWNER), 0);
   else
-    compat_pushwide(L, neap__wide(permit, now_ms, n->number));
+    neap__push_plain(L, neap__wide(permit, now_ms, n->number));
   if (moved.cause != NEAP_BY_NOTHING) neap__tell_moved(L, &moved);
   return 1;
 }
@@ -59,7 +59,7 @@ int neap__l_report(lua_State *L) {
   uint64_t wide;
   size_t length;
   const char *name = lua_gettop(L) == 3 ? lua_tolstring(L, 3, &length) : NULL;
-  if (!name || n->has_trip || !neap__read_ms(L, 2, &wide)) return report_by_hook(L);
+  if (!name || n->has_trip || !neap__read_plain(L, 2, &wide)) return report_by_hook(L);
   neap_outcome outcome =
       neap__is_success(name, length) ? NEAP_SUCCESS : neap__check_other_outcome(L, 3);
   uint64_t now_ms = method_now(L, n);

@@ -386,8 +386,8 @@ function Line:adopt(generation, rules, number, options) end
 ---@param public table
 ---@param owner table what the hooks are given first; owner.key is the key
 ---@param hooks table<string, function>
----@return function|nil call, function acquire, function report, function deadline
----@return function|nil call_in
+---@return function acquire, function report, function deadline
+---@return function call, function call_in of Lua 5.1 and LuaJIT: begin, finish (neap.call)
 function Line:methods(public, owner, hooks) end
 
 ---@return integer

@@ -2,6 +2,8 @@ local classify = require "neap.classify"
 local library = require "neap.library"
 local policy = require "neap.policy"
 local retry_after = require "neap.retry_after"
+local version = require "tests.lua.version"
+local unpack = version.unpack
 
 local function verdict(classifier, call)
   return (classifier(call))
@@ -70,7 +72,7 @@ describe("an HTTP status", function()
     { 500, 599, "failure" }, { 600, 999, "failure" }, { 0, 99, "failure" }, { -5, -1, "failure" },
   }
   for _, range in ipairs(ranges) do
-    it(("from %d to %d is %s"):format(table.unpack(range)), function()
+    it(("from %d to %d is %s"):format(unpack(range)), function()
       for status = range[1], range[2] do
         assert.equal(range[3], verdict(classify.http, { status = status, ended_by = "answer" }),
           tostring(status))
@@ -130,7 +132,7 @@ describe("a gRPC status", function()
     { "DATA_LOSS", "failure" }, { "UNAUTHENTICATED", "neutral" },
   }
   for number = 0, 16 do
-    local name, expected = table.unpack(codes[number])
+    local name, expected = unpack(codes[number])
     it(("%d, %s, is %s, as number, as text and by name (B089)"):format(number, name, expected),
       function()
       for _, status in ipairs { number, tostring(number), name, name:lower() } do
@@ -331,8 +333,9 @@ describe("Retry-After", function()
   end
 
   it("takes two digits of a year for the nearest century that can be", function()
-    assert.equal(os.time { year = 2030, month = 11, day = 6, hour = 0 } // 86400,
-      retry_after.date("Wednesday, 06-Nov-30 08:49:37 GMT") // 86400)
+    local function day(seconds) return math.floor(seconds / 86400) end
+    assert.equal(day(os.time { year = 2030, month = 11, day = 6, hour = 0 }),
+      day(retry_after.date("Wednesday, 06-Nov-30 08:49:37 GMT")))
     assert.equal(784111777, retry_after.date("Sunday, 06-Nov-94 08:49:37 GMT"))
   end)
 

@@ -1,4 +1,5 @@
 local core = require "neap.core"
+local version = require "tests.lua.version"
 
 local NAN, INF = 0 / 0, math.huge
 
@@ -130,7 +131,7 @@ describe("a breaker", function()
 
   it("gives plain numbers while closed, and measures how long they were out", function()
     local permit = b:acquire(r, 1000)
-    assert.equal("integer", math.type(permit))
+    assert.equal(version.integer, version.kind_of(permit))
     b:report(r, 1250, permit, "success")
     assert.equal(250, b:snapshot(r, 1250).duration_sum_ms)
   end)
@@ -141,9 +142,9 @@ describe("a breaker", function()
   end)
 
   it("works far past 2^32 and 2^53 ms", function()
-    for _, start in ipairs { 2 ^ 32 - 1, 2 ^ 53, math.maxinteger - 5000 } do
+    for _, start in ipairs { 2 ^ 32 - 1, 2 ^ 53, 2 ^ 63 - 8192 } do
       b = core.breaker()
-      start = math.tointeger(start)
+      start = math.tointeger and math.tointeger(start) or start
       open(b, r, start)
       local probe = b:acquire(r, start + 1000)
       assert.equal("counted", b:report(r, start + 1001, probe, "success"))
@@ -162,13 +163,17 @@ describe("a breaker", function()
 
   it("gets a probe back that nobody reports, when it is collected or goes out of scope", function()
     open(b, r, 0)
-    for _, let_go in ipairs {
-      function() b:acquire(r, 1000) collectgarbage() collectgarbage() end,
-      function() local _ <close> = b:acquire(r, 1000) end,
-    } do
-      let_go()
-      assert.equal(0, b:snapshot(r, 1000).probes_in_flight)
-    end
+    b:acquire(r, 1000)
+    collectgarbage()
+    collectgarbage()
+    assert.equal(0, b:snapshot(r, 1000).probes_in_flight)
+    assert.equal(1, b:snapshot(r, 1000).totals.abandoned)
+    local closing = version.closing(b:acquire(r, 1000), function()
+      assert.equal(1, b:snapshot(r, 1000).probes_in_flight)
+    end)
+    if not closing then return end
+    closing()
+    assert.equal(0, b:snapshot(r, 1000).probes_in_flight)
     assert.equal(2, b:snapshot(r, 1000).totals.abandoned)
   end)
 
@@ -212,7 +217,7 @@ describe("a breaker", function()
     b:set_mode(0, "shadow")
     open(b, r, 0)
     local bypass = b:acquire(r, 0)
-    assert.equal("integer", math.type(bypass))
+    assert.equal(version.integer, version.kind_of(bypass))
     assert.equal("counted", b:report(r, 0, bypass, "failure"))
     b:set_mode(0, nil)
     assert.equal("open", b:peek(r, 0))

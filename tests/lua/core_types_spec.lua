@@ -4,7 +4,7 @@ local fixture = require "tests.lua.fixture"
 
 local function read(path)
   local file = assert(io.open((os.getenv "NEAP_ROOT" or ".") .. "/" .. path))
-  local text = file:read "a"
+  local text = file:read "*a"
   file:close()
   return text
 end

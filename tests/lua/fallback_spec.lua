@@ -1,5 +1,7 @@
 local clock = require "neap.clock"
 local fixture = require "tests.lua.fixture"
+local version = require "tests.lua.version"
+local unpack, pack = version.unpack, version.pack
 
 local ok, bad, stage = fixture.ok, fixture.bad, fixture.stage
 
@@ -201,17 +203,17 @@ describe("last_good", function()
   it("does not take one call for another", function()
     local g = fixture.guard { stages = { last_good() }, numbers = { consecutive_failures = 1000 } }
     local calls = {
-      table.pack(), table.pack(nil), table.pack(""), table.pack("\0"), table.pack("1"),
-        table.pack(1), table.pack(1, nil),
-      table.pack("1", nil), table.pack(true), table.pack(false), table.pack("a", "b"),
-        table.pack("ab"), table.pack("ab", ""),
-      table.pack("a", "b", nil), table.pack("nil"), table.pack(1.5), table.pack("s1:a"),
+      pack(), pack(nil), pack(""), pack("\0"), pack("1"),
+        pack(1), pack(1, nil),
+      pack("1", nil), pack(true), pack(false), pack("a", "b"),
+        pack("ab"), pack("ab", ""),
+      pack("a", "b", nil), pack("nil"), pack(1.5), pack("s1:a"),
     }
     for i, args in ipairs(calls) do
-      g:call(function() return i end, table.unpack(args, 1, args.n))
+      g:call(function() return i end, unpack(args, 1, args.n))
     end
     for i, args in ipairs(calls) do
-      assert.equal(i, (g:call(bad, table.unpack(args, 1, args.n))))
+      assert.equal(i, (g:call(bad, unpack(args, 1, args.n))))
     end
   end)
 

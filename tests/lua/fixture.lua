@@ -48,7 +48,7 @@ collectgarbage("setpause", pause)
 
 --- How often something is done: less often where the collector is in a hurry, and all takes longer.
 function fixture.rounds(n)
-  return pause < 100 and math.max(10, n // 100) or n
+  return pause < 100 and math.max(10, math.floor(n / 100)) or n
 end
 
 function fixture.ok() return "ok" end

@@ -1,6 +1,8 @@
 local core = require "neap.core"
 local fixture = require "tests.lua.fixture"
 local guard = require "neap.guard"
+local version = require "tests.lua.version"
+local unpack, pack = version.unpack, version.pack
 
 local ok, bad = fixture.ok, fixture.bad
 
@@ -10,14 +12,14 @@ describe("call", function()
   it("passes all arguments, nil holes included, and answers the first two results", function()
     local g = fixture.guard()
     local seen
-    local results = table.pack(g:call(function(...)
-      seen = table.pack(...)
+    local results = pack(g:call(function(...)
+      seen = pack(...)
       return 1, 2, 3
     end, nil, "b", nil, nil))
     assert.same({ n = 4, [2] = "b" }, seen)
     assert.same({ n = 2, 1, 2 }, results)
-    assert.same({ n = 2 }, table.pack(g:call(function() end)))
-    assert.same({ n = 2, "a" }, table.pack(g:call(function() return "a" end)))
+    assert.same({ n = 2 }, pack(g:call(function() end)))
+    assert.same({ n = 2, "a" }, pack(g:call(function() return "a" end)))
   end)
 
   for _, n in ipairs { 0, 1, 3, 4, 36, 37, 510, 511, 512, 1000, 100000 } do
@@ -28,11 +30,11 @@ describe("call", function()
         for i = 1, n do args[i] = i end
         local count, last = g:call(function(...) return select("#", ...),
           (select(n > 0 and n or 1, ...)) end,
-          table.unpack(args, 1, n))
+          unpack(args, 1, n))
         assert.same({ n, n > 0 and n or nil }, { count, last })
         assert.same({ nil, "x" },
-          { g:call(function() return nil, "x" end, table.unpack(args, 1, n)) })
-        assert.error_matches(function() g:call(error, "raised", table.unpack(args, 2, n)) end,
+          { g:call(function() return nil, "x" end, unpack(args, 1, n)) })
+        assert.error_matches(function() g:call(error, "raised", unpack(args, 2, n)) end,
           "raised")
         assert.same({ 1, 2 }, { totals(g).success, totals(g).failure })
       end
@@ -52,7 +54,7 @@ describe("call", function()
     it(("counts (%s, %s) as %s: %s"):format(tostring(case[1][1]), tostring(case[1][2]), case[2],
       case[3]), function()
       local g = fixture.guard()
-      local got = table.pack(g:call(function() return table.unpack(case[1], 1, case[1].n) end))
+      local got = pack(g:call(function() return unpack(case[1], 1, case[1].n) end))
       assert.same({ case[1][1], case[1][2] }, { got[1], got[2] })
       assert.equal(1, totals(g)[case[2]])
     end)
@@ -80,10 +82,9 @@ describe("call", function()
   it("counts an error that closing a variable raises", function()
     local g = fixture.guard()
     local closes = setmetatable({}, { __close = function() error("while closing", 0) end })
-    local fine, err = pcall(g.call, g, function()
-      local _ <close> = closes
-      return "fine"
-    end)
+    local closing = version.closing(closes, function() return "fine" end)
+    if not closing then return end
+    local fine, err = pcall(g.call, g, closing)
     assert.same({ false, "while closing" }, { fine, err })
     assert.equal(1, totals(g).failure)
   end)
@@ -113,7 +114,7 @@ describe("call", function()
     now:advance(1000)
     local inner
     assert.equal("ok", g:call(function()
-      inner = table.pack(g:call(ok))
+      inner = pack(g:call(ok))
       return "ok"
     end))
     assert.same({ nil, "probes_busy", 500 }, { inner[1], inner[2].kind, inner[2].retry_after_ms })
@@ -282,7 +283,7 @@ describe("classify", function()
     seen = {
       key = call.key, result = call.result, error = call.error, raised = call.raised,
         ended_by = call.ended_by,
-      duration_ms = call.duration_ms, args = { table.unpack(call.args, 1, call.args.n) },
+      duration_ms = call.duration_ms, args = { unpack(call.args, 1, call.args.n) },
         n = call.args.n,
     }
     return call.result == "odd" and "neutral" or not call.raised and not call.error and "success"

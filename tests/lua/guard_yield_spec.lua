@@ -1,13 +1,15 @@
 --- A guard's function runs in the caller's own coroutine and may yield in any scheduler.
 local fixture = require "tests.lua.fixture"
+local version = require "tests.lua.version"
+local unpack, pack = version.unpack, version.pack
 
 local function totals(g) return g:snapshot().totals end
 
 --- Resumes until it ends; answers what it ended with.
 local function finish(co, ...)
-  local got = table.pack(coroutine.resume(co, ...))
-  while coroutine.status(co) ~= "dead" do got = table.pack(coroutine.resume(co, "resumed")) end
-  return table.unpack(got, 1, got.n)
+  local got = pack(coroutine.resume(co, ...))
+  while coroutine.status(co) ~= "dead" do got = pack(coroutine.resume(co, "resumed")) end
+  return unpack(got, 1, got.n)
 end
 
 describe("a function that yields", function()
@@ -42,7 +44,7 @@ describe("a function that yields", function()
         return g:call(function(...)
           coroutine.yield()
           return nil, "down", ...
-        end, table.unpack(args))
+        end, unpack(args))
       end)
       assert.same({ true, nil, "down" }, { finish(co) })
       assert.equal(n, seen)
@@ -76,9 +78,9 @@ describe("a function that yields", function()
         end)
       end
       local co = real.create(deep)
-      local got = table.pack(real.resume(co, n - 1))
-      while real.status(co) ~= "dead" do got = table.pack(real.resume(co, real.yield(got[2]))) end
-      return table.unpack(got, 2, got.n)
+      local got = pack(real.resume(co, n - 1))
+      while real.status(co) ~= "dead" do got = pack(real.resume(co, real.yield(got[2]))) end
+      return unpack(got, 2, got.n)
     end
     _G.coroutine = setmetatable({}, { __index = function() error("replaced by the host") end })
     local co = real.create(deep)

@@ -5,6 +5,8 @@ local core = require "neap.core"
 local fixture = require "tests.lua.policy_fixture"
 local hostile = require "tests.lua.hostile_policies"
 local policy = require "neap.policy"
+local version = require "tests.lua.version"
+local unpack = version.unpack
 
 -- Seconds of processor time.  A decision takes a few milliseconds; the rest is for loaded machines,
 -- and for sanitizers and an aggressive collector, which make each step many times as slow.
@@ -15,7 +17,7 @@ local function call() return { now = true, status = 503, ended_by = "answer", he
 
 describe("a hostile classify", function()
   for _, case in ipairs(hostile) do
-    local title, body, fault_text, outcome_expected = table.unpack(case, 1, 4)
+    local title, body, fault_text, outcome_expected = unpack(case, 1, 4)
     it(("%s: the host answers in time"):format(title), function()
       local p = fixture.classifier(body, { budget = BUDGET })
       for _ = 1, 2 do
@@ -280,7 +282,7 @@ describe("a state that runs policies and nothing else", function()
       if arg and arg[i] then lua = arg[i] end
     end
     local pipe = assert(io.popen(("%s tests/lua/hostile_state.lua 2>&1"):format(lua)))
-    local said = pipe:read("a")
+    local said = pipe:read("*a")
     pipe:close()
     assert.equal(("ok %d\n"):format(#hostile), said)
   end)

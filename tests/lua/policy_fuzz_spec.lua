@@ -4,6 +4,8 @@
 
 local fixture = require "tests.lua.policy_fixture"
 local policy = require "neap.policy"
+local version = require "tests.lua.version"
+local unpack = version.unpack
 
 local STOCK = { "flag_provider", "http_upstream", "payments", "grpc_service", "low_traffic",
   "slow_dependency" }
@@ -16,7 +18,7 @@ local PIECES = { "{", "}", "(", ")", ",", "=", "nil", "0", "-1", "1e308", "0/0",
 
 local function read(name)
   local file = assert(io.open(("policies/%s.lua"):format(name)))
-  local text = file:read("a")
+  local text = file:read("*a")
   file:close()
   return text
 end
@@ -41,7 +43,7 @@ local function pieces_of(text)
 end
 
 local function stirred(pieces)
-  local copy = { table.unpack(pieces) }
+  local copy = { unpack(pieces) }
   for _ = 1, random(3) do
     local at, what = random(#copy), random(5)
     if what == 1 then

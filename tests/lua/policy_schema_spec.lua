@@ -473,7 +473,7 @@ g = 2; h = 1 }]==])
       local text = {}
       for i = 1, 12 do
         seed = (seed * 1103515245 + 12345) % 2147483648
-        text[i] = pieces[seed // 65536 % #pieces + 1]
+        text[i] = pieces[math.floor(seed / 65536) % #pieces + 1]
       end
       assert.is_table((lines.of(table.concat(text, " "))))
     end

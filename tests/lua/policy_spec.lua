@@ -1,6 +1,8 @@
 local core = require "neap.core"
 local fixture = require "tests.lua.policy_fixture"
 local policy = require "neap.policy"
+local version = require "tests.lua.version"
+local unpack = version.unpack
 
 local load, parse = fixture.load, fixture.parse
 
@@ -609,7 +611,7 @@ describe("a fallback stage", function()
     local kinds = {}
     for i, stage in ipairs(p.stages) do kinds[i] = stage.kind end
     assert.same({ "last_good", "guard", "function", "function", "default", "fail" }, kinds)
-    local last_good, other, call, plain, default, fail = table.unpack(p.stages)
+    local last_good, other, call, plain, default, fail = unpack(p.stages)
     assert.equal(1000, last_good.max_age_ms)
     assert.equal(1000, last_good.max_entries)
     assert.equal(8 * 1024 * 1024, last_good.max_bytes)

@@ -1,6 +1,7 @@
 --- Replicas that opened together must not come back together: the jitter is each process's own.
 local neap = require "neap"
 local clock = require "neap.clock"
+local version = require "tests.lua.version"
 
 local cooldown_text = [[
   local clock = require("neap.clock").manual()
@@ -10,8 +11,8 @@ local cooldown_text = [[
 ]]
 
 local function in_another_process()
-  local pipe = assert(io.popen(("lua5.4 -e '%s'"):format(cooldown_text)))
-  local ms = pipe:read("n")
+  local pipe = assert(io.popen(("%s -e '%s'"):format(version.command, cooldown_text)))
+  local ms = pipe:read("*n")
   pipe:close()
   return ms
 end
