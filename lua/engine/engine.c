@@ -38,6 +38,7 @@ static int l_attach(lua_State *L) {
   if (!g) return luaL_error(L, "no memory for guard %s", name);
   g->engine = e;
   g->ref = ref;
+  g->first_good = LUA_NOREF;
   memcpy(g->name, name, length + 1);
   *e->guards_end = g;
   e->guards_end = &g->next;
@@ -66,10 +67,12 @@ static int l_renew(lua_State *L) {
   g->wants_body = g->classifies || flag(L, "remembers");
   g->remembers = flag(L, "remembers");
   g->has_keys = flag(L, "has_keys");
-  g->begins_plain = flag(L, "begins_plain");
   lua_getfield(L, 5, "same_ms");
   g->same_ms = (uint32_t)lua_tointeger(L, -1);
   memset(g->kept, 0, sizeof g->kept);
+  luaL_unref(L, LUA_REGISTRYINDEX, g->first_good);
+  g->first_good = LUA_NOREF;
+  if (lua_getfield(L, 5, "first_good") != LUA_TNIL) g->first_good = luaL_ref(L, LUA_REGISTRYINDEX);
   return 0;
 }
 

@@ -1,12 +1,18 @@
 /* engine_answer.c: the fallback chain, and its answer as a block of C memory.
  *
  *   answer in Lua   { status = 200, headers = { name, value, name, value ... }, body = "...",
- *                     source = "last_good", age_ms = 5, retry_after_ms = nil }
- *   block in C      | neap_header ... | names, values, body, source: each with a zero after it | */
+ *                     source = "default", age_ms = nil, retry_after_ms = nil }
+ *   block in C      | neap_header ... | names, values, body, source: each with a zero after it |
+ *   kept answer     | neap_answer | such a block |   a userdata: Lua keeps it, only C looks into it
+ *
+ * A chain that begins with a last_good stage without a key function is asked the short way: one
+ * function for that stage, no call table.  What it declines the rest of the chain is asked for. */
 #include "engine_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define KEPT_META "neap.engine.kept" /* in the registry */
 
 /* ---- Reading an answer ----------------------------------------------------------------------- */
 
@@ -96,13 +102,86 @@ void neap_answer_free(neap_answer *answer) {
   *answer = (neap_answer){.owner = NULL};
 }
 
+/* ---- A kept answer --------------------------------------------------------------------------- */
+
+typedef struct kept_answer {
+  neap_answer answer; /* points into its own block: Lua moves no userdata */
+  size_t bytes;       /* of the block */
+  neap_header rows[];
+} kept_answer;
+
+static const char *add_text(char **to, const void *text, size_t length) {
+  char *copy = *to;
+  if (length) memcpy(copy, text, length);
+  copy[length] = '\0';
+  *to += length + 1;
+  return copy;
+}
+
+size_t engine_push_kept(lua_State *L, const neap_answer *answer) {
+  size_t count = answer->header_count, body_length = answer->body ? answer->body_length : 0;
+  size_t bytes = count * sizeof(neap_header) + body_length + 1;
+  for (size_t i = 0; i < count; i++)
+    bytes += answer->headers[i].name_length + answer->headers[i].value_length + 2;
+  kept_answer *kept = (kept_answer *)lua_newuserdatauv(L, sizeof *kept + bytes, 0);
+  char *to = (char *)(kept->rows + count);
+  for (size_t i = 0; i < count; i++) {
+    const neap_header *h = &answer->headers[i];
+    kept->rows[i] = (neap_header){add_text(&to, h->name, h->name_length), h->name_length,
+                                  add_text(&to, h->value, h->value_length), h->value_length};
+  }
+  kept->bytes = bytes;
+  kept->answer = (neap_answer){.status = answer->status,
+                               .headers = kept->rows,
+                               .header_count = count,
+                               .body = add_text(&to, answer->body, body_length),
+                               .body_length = body_length};
+  luaL_setmetatable(L, KEPT_META);
+  return sizeof *kept + bytes;
+}
+
+static const kept_answer *to_kept(lua_State *L, int index) {
+  if (!lua_isuserdata(L, index) || !lua_getmetatable(L, index)) return NULL;
+  bool is_kept = lua_topointer(L, -1) == engine_of(L)->kept_meta;
+  lua_pop(L, 1);
+  return is_kept ? (const kept_answer *)lua_touserdata(L, index) : NULL;
+}
+
+/* Copies the kept answer at `index`, in one piece.  Nothing raises once there is a block. */
+static void read_kept(lua_State *L, int index, neap_answer *answer) {
+  const kept_answer *kept = to_kept(L, index);
+  if (!kept) luaL_error(L, "a last good answer is a %s", luaL_typename(L, index));
+  neap_header *rows = (neap_header *)malloc(kept->bytes);
+  if (!rows) luaL_error(L, "no memory for an answer of %I bytes", (LUAI_UACINT)kept->bytes);
+  const char *from = (const char *)kept->rows;
+  char *to = (char *)rows;
+  memcpy(to, from, kept->bytes);
+  *answer = kept->answer;
+  answer->owner = rows;
+  answer->headers = rows;
+  answer->body = to + ((const char *)kept->answer.body - from);
+  for (size_t i = 0; i < answer->header_count; i++) {
+    rows[i].name = to + (rows[i].name - from);
+    rows[i].value = to + (rows[i].value - from);
+  }
+}
+
+void engine_open_answer(lua_State *L) {
+  luaL_newmetatable(L, KEPT_META);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  engine_of(L)->kept_meta = lua_topointer(L, -1);
+  lua_pop(L, 1);
+}
+
 /* ---- Asking the chain ------------------------------------------------------------------------ */
 
 typedef struct asking {
   neap_guard *guard;
-  int line; /* ref */
+  const engine_line *line;
   neap_fallback_cause cause;
   neap_answer *answer;
+  int from; /* the first stage that is to be asked */
 } asking;
 
 /* As neap_fallback_cause. */
@@ -117,31 +196,42 @@ neap_fallback_cause neap_cause_of(neap_outcome outcome) {
   }
 }
 
-/* engine.fallback(guard, line, cause, call) -> answer | nil */
+/* engine.fallback(guard, line, cause, call, from) -> answer | kept answer, source, age_ms | nil */
 static int ask(lua_State *L) {
   const asking *a = (const asking *)lua_touserdata(L, 1);
   engine_push_function(L, "fallback");
   lua_rawgeti(L, LUA_REGISTRYINDEX, a->guard->ref);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, a->line);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, a->line->ref);
   lua_pushstring(L, causes[a->cause]);
   engine_push_call(L);
-  lua_call(L, 4, 1);
-  if (!lua_isnil(L, -1)) read_answer(L, lua_gettop(L), a->answer);
+  lua_pushinteger(L, a->from);
+  lua_call(L, 5, 3);
+  int answer = lua_gettop(L) - 2;
+  if (lua_isuserdata(L, answer)) {
+    bool is_own = strcmp(luaL_checkstring(L, answer + 1), "last_good") == 0;
+    uint64_t age_ms = (uint64_t)lua_tointeger(L, answer + 2);
+    read_kept(L, answer, a->answer);
+    a->answer->source = is_own ? "last_good" : "guard";
+    a->answer->age_ms = age_ms;
+  } else if (!lua_isnil(L, answer)) {
+    read_answer(L, answer, a->answer);
+  }
   return 0;
 }
 
-/* engine.first_good(guard, line, id) -> answer without source and age, age_ms | nil */
+/* first_good(id, now_ms) -> kept answer, age_ms | nil */
 static int ask_first(lua_State *L) {
-  const asking *a = (const asking *)lua_touserdata(L, 1);
-  engine_push_function(L, "first_good");
-  lua_rawgeti(L, LUA_REGISTRYINDEX, a->guard->ref);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, a->line);
-  engine_push_identity(L, a->guard->engine);
+  asking *a = (asking *)lua_touserdata(L, 1);
+  const neap_engine *e = a->guard->engine;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, a->guard->first_good);
+  engine_push_identity(L, e, a->line->prefix, a->line->prefix_length);
   if (lua_isnil(L, -1)) return 0;
-  lua_call(L, 3, 2);
+  lua_pushinteger(L, (lua_Integer)engine_now_ms(e));
+  lua_call(L, 2, 2);
+  a->from = 2;
   if (lua_isnil(L, -1)) return 0;
   uint64_t age_ms = (uint64_t)lua_tointeger(L, -1);
-  read_answer(L, lua_gettop(L) - 1, a->answer);
+  read_kept(L, -2, a->answer);
   a->answer->source = "last_good";
   a->answer->age_ms = age_ms;
   return 0;
@@ -153,10 +243,10 @@ bool neap_guard_fallback(neap_guard *g, const char *key, size_t key_length,
   neap_engine *e = g->engine;
   *answer = (neap_answer){.owner = NULL};
   if (e->is_closing || !(g->causes & 1u << cause)) return false;
-  asking a = {g, engine_line_ref(g, key, key_length), cause, answer};
-  if (a.line == LUA_NOREF) return false;
+  asking a = {g, engine_line_of(g, key, key_length, true), cause, answer, 1};
+  if (!a.line) return false;
   engine_scope outer = engine_enter(e, request, result, false);
-  if (g->begins_plain) engine_run(e, ask_first, &a, g->name);
+  if (g->first_good != LUA_NOREF) engine_run(e, ask_first, &a, g->name);
   if (answer->owner == NULL) engine_run(e, ask, &a, g->name);
   engine_leave(e, outer);
   return answer->owner != NULL;

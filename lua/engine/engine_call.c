@@ -104,7 +104,7 @@ static bool push_lazy(lua_State *L, const neap_engine *e, const char *field) {
   else if (request && strcmp(field, "args") == 0)
     push_args(L);
   else if (request && strcmp(field, "id") == 0)
-    engine_push_identity(L, e);
+    engine_push_identity(L, e, "", 0);
   else
     return false;
   return true;

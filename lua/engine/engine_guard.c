@@ -46,9 +46,10 @@ typedef struct finding {
   engine_line *line;
 } finding;
 
-/* Keeps the line on top of the stack, whose key is at -2 and whose breaker is at -1. */
+/* Keeps the line at `line`; the prefix of its identities is at `line` + 1. */
 static engine_line *keep_line(lua_State *L, neap_guard *g, int line) {
-  size_t length;
+  size_t length, prefix_length;
+  const char *prefix = lua_tolstring(L, line + 1, &prefix_length);
   lua_getfield(L, line, "key");
   const char *key = lua_tolstring(L, -1, &length);
   engine_line *l = known_line(g, key, length);
@@ -58,26 +59,28 @@ static engine_line *keep_line(lua_State *L, neap_guard *g, int line) {
   if (!breaker) luaL_error(L, "the line of %s has no breaker", key);
   lua_pushvalue(L, line);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-  l = (engine_line *)calloc(1, sizeof *l + length + 1);
+  l = (engine_line *)calloc(1, sizeof *l + length + 1 + prefix_length);
   if (!l) luaL_error(L, "no memory for key %s", key);
   l->breaker = breaker;
   l->ref = ref;
   l->length = length;
   memcpy(l->key, key, length + 1);
+  l->prefix = (char *)memcpy(l->key + length + 1, prefix, prefix_length);
+  l->prefix_length = prefix_length;
   engine_line **bucket = bucket_of(g, key, length);
   l->next = *bucket;
   return *bucket = l;
 }
 
-/* engine.line(guard, key, may_make) -> line | nil */
+/* engine.line(guard, key, may_make) -> line, prefix | nil */
 static int find_line(lua_State *L) {
   finding *f = (finding *)lua_touserdata(L, 1);
   engine_push_function(L, "line");
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->guard->ref);
   lua_pushlstring(L, f->key, f->length);
   lua_pushboolean(L, f->may_make);
-  lua_call(L, 3, 1);
-  if (!lua_isnil(L, -1)) f->line = keep_line(L, f->guard, lua_gettop(L));
+  lua_call(L, 3, 2);
+  if (!lua_isnil(L, -2)) f->line = keep_line(L, f->guard, lua_gettop(L) - 1);
   return 0;
 }
 
@@ -88,11 +91,6 @@ engine_line *engine_line_of(neap_guard *g, const char *key, size_t length, bool 
   finding f = {.guard = g, .key = key, .length = length, .may_make = may_make};
   engine_run(g->engine, find_line, &f, g->name);
   return f.line;
-}
-
-int engine_line_ref(neap_guard *g, const char *key, size_t length) {
-  engine_line *l = engine_line_of(g, key, length, true);
-  return l ? l->ref : LUA_NOREF;
 }
 
 void engine_guard_free(neap_guard *g) {

@@ -30,6 +30,8 @@ struct engine_line {
   engine_line *next;
   neap_breaker *breaker; /* of the panel, which the engine keeps */
   int ref;               /* of the line in Lua */
+  const char *prefix;    /* of the identities of its last good answers; behind the key */
+  size_t prefix_length;
   size_t length;
   char key[];
 };
@@ -56,10 +58,10 @@ struct neap_guard {
   bool classifies;               /* it has a classify of its own, */
   bool asks; /* or wants to see every call for another reason: a trip or decide function */
   bool wants_body;
-  bool remembers;    /* it has a last_good stage, */
-  bool has_keys;     /* with a key function */
-  bool begins_plain; /* the chain begins with one without */
-  char reason[256];  /* of the last verdict */
+  bool remembers;   /* it has a last_good stage, */
+  bool has_keys;    /* with a key function */
+  int first_good;   /* ref: asks the chain's first stage, if that is one without; or LUA_NOREF */
+  char reason[256]; /* of the last verdict */
   char name[];
 };
 
@@ -81,7 +83,8 @@ struct neap_engine {
   void (*on_log)(void *data, neap_log_level level, const char *line);
   void *data;
 
-  int module; /* ref of neap.engine */
+  int module;            /* ref of neap.engine */
+  const void *kept_meta; /* the metatable of kept answers */
   /* What the shipped classifier says of an answer with status 200 + i and nothing else to it. */
   bool is_success[200];
   engine_scope scope; /* what the call table stands for, during a call into Lua */
@@ -157,14 +160,19 @@ void engine_push_function(lua_State *L, const char *name);
 /* The line of that key (NULL: the default one), made if there is none and it may be; else NULL. */
 engine_line *engine_line_of(neap_guard *g, const char *key, size_t length, bool may_make);
 
-/* Its ref, made if there is none; LUA_NOREF if that fails. */
-int engine_line_ref(neap_guard *g, const char *key, size_t length);
-
 void engine_guard_free(neap_guard *g);
 
 /* ---- engine_remember.c ----------------------------------------------------------------------- */
 
-/* Pushes what tells the answer to e's request from all others, or nil. */
-void engine_push_identity(lua_State *L, const neap_engine *e);
+/* Pushes what tells the answer to e's request from all others, after a prefix, or nil. */
+void engine_push_identity(lua_State *L, const neap_engine *e, const char *prefix, size_t length);
+
+/* ---- engine_answer.c ------------------------------------------------------------------------- */
+
+/* Pushes a copy of an answer, to be kept, and answers how many bytes it takes. */
+size_t engine_push_kept(lua_State *L, const neap_answer *answer);
+
+/* Adds the metatable that it needs, once. */
+void engine_open_answer(lua_State *L);
 
 #endif

@@ -130,6 +130,7 @@ static int prepare(lua_State *L) {
   lua_pushcfunction(L, luaopen_luv);
   lua_setfield(L, -2, "luv");
   engine_open_call(L);
+  engine_open_answer(L);
   return 0;
 }
 

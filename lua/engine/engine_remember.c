@@ -77,7 +77,7 @@ static void add_line(luaL_Buffer *b, const char *text, size_t length) {
 }
 
 /* What tells this request's answer from others, one line each; nil if that is not to be said. */
-void engine_push_identity(lua_State *L, const neap_engine *e) {
+void engine_push_identity(lua_State *L, const neap_engine *e, const char *prefix, size_t length) {
   const neap_request *r = e->scope.request;
   const char *method = r && r->method ? r->method : "GET";
   bool is_safe = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
@@ -87,6 +87,7 @@ void engine_push_identity(lua_State *L, const neap_engine *e) {
   }
   luaL_Buffer b;
   luaL_buffinit(L, &b);
+  luaL_addlstring(&b, prefix, length);
   add_line(&b, method, strlen(method));
   add_line(&b, r->target ? r->target : "/", r->target ? r->target_length : 1);
   for (size_t i = 0; i < r->header_count; i++) {
@@ -155,38 +156,19 @@ static bool is_just_kept(neap_guard *g, const char *key, size_t key_length,
 
 typedef struct keeping {
   neap_guard *guard;
-  int line; /* ref */
+  const engine_line *line;
   const neap_answer *answer;
 } keeping;
 
-/* { status, body, headers = { name, value, ... } } */
-static void push_answer(lua_State *L, const neap_answer *answer) {
-  lua_createtable(L, 0, 3);
-  lua_pushinteger(L, answer->status);
-  lua_setfield(L, -2, "status");
-  lua_pushlstring(L, answer->body ? (const char *)answer->body : "",
-                  answer->body ? answer->body_length : 0);
-  lua_setfield(L, -2, "body");
-  lua_createtable(L, (int)answer->header_count * 2, 0);
-  for (size_t i = 0; i < answer->header_count; i++) {
-    const neap_header *h = &answer->headers[i];
-    lua_pushlstring(L, h->name, h->name_length);
-    lua_rawseti(L, -2, (lua_Integer)(2 * i + 1));
-    lua_pushlstring(L, h->value, h->value_length);
-    lua_rawseti(L, -2, (lua_Integer)(2 * i + 2));
-  }
-  lua_setfield(L, -2, "headers");
-}
-
-/* engine.remember(guard, line, call, answer) */
+/* engine.remember(guard, line, call, answer, bytes) */
 static int keep(lua_State *L) {
   const keeping *k = (const keeping *)lua_touserdata(L, 1);
   engine_push_function(L, "remember");
   lua_rawgeti(L, LUA_REGISTRYINDEX, k->guard->ref);
-  lua_rawgeti(L, LUA_REGISTRYINDEX, k->line);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, k->line->ref);
   engine_push_call(L);
-  push_answer(L, k->answer);
-  lua_call(L, 4, 0);
+  lua_pushinteger(L, (lua_Integer)engine_push_kept(L, k->answer));
+  lua_call(L, 5, 0);
   return 0;
 }
 
@@ -202,8 +184,8 @@ void neap_guard_remember(neap_guard *g, const char *key, size_t key_length,
                         .header_count = answer->header_count,
                         .body = answer->body,
                         .body_length = answer->body_length};
-  keeping k = {g, engine_line_ref(g, key, key_length), answer};
-  if (k.line == LUA_NOREF) return;
+  keeping k = {g, engine_line_of(g, key, key_length, true), answer};
+  if (!k.line) return;
   engine_scope outer = engine_enter(e, request, &result, is_private);
   engine_run(e, keep, &k, g->name);
   engine_leave(e, outer);

@@ -83,7 +83,7 @@ local function renew(name)
     classifies = of_policy.has_classify,
     asks = of_policy.trip ~= nil or of_policy.decide ~= nil,
     same_ms = SAME_MS,
-    begins_plain = fallback.begins_plain(of_policy),
+    first_good = of_guard.chain:first_good(of_policy),
   }
   for _, stage in ipairs(of_policy.stages) do
     if stage.kind == "last_good" then
@@ -142,10 +142,12 @@ local function adopt(of_policy, path)
   return true
 end
 
---- The line of a key; without may_make nil if there is none yet.
+--- The line of a key, and what its identities begin with; without may_make nil if there is none
+--- yet.
 function engine.line(of_guard, key, may_make)
   if not may_make and not of_guard.lines[key] then return nil end
-  return of_guard:line_of(key)
+  local of_line = of_guard:line_of(key)
+  return of_line, fallback.id_prefix(of_line)
 end
 
 --- Tells what acquire in C has moved.
@@ -184,16 +186,12 @@ local function consult(of_line, call)
   end
 end
 
---- The last good answer of a chain that begins with them, as engine_answer.c reads it | nil.
-function engine.first_good(of_guard, of_line, id)
-  return of_guard.chain:first_good(of_line, of_guard.policy, id)
-end
-
---- Asks the chain: an answer as engine_answer.c reads it | nil.
-function engine.fallback(of_guard, of_line, cause, call)
+--- Asks the chain, from that stage on: an answer as engine_answer.c reads it | one that it keeps,
+--- its source and age | nil.
+function engine.fallback(of_guard, of_line, cause, call, from)
   call.cause, call.key = cause, of_line.key
   local answered, value, err, info =
-    of_guard.chain:run(of_line, of_guard.policy, call, nil, consult)
+    of_guard.chain:run(of_line, of_guard.policy, call, nil, consult, from)
   if not answered then return nil end
   if value == nil then
     return {
@@ -201,12 +199,7 @@ function engine.fallback(of_guard, of_line, cause, call)
       retry_after_ms = err.retry_after_ms,
     }
   end
-  if info.source == "last_good" then -- kept by C, in just the form that C reads
-    return {
-      status = value.status, headers = value.headers, body = value.body,
-      source = info.source, age_ms = info.age_ms,
-    }
-  end
+  if type(value) == "userdata" then return value, info.source, info.age_ms end
   local ok, answer = pcall(answers.of, value)
   if not ok then
     of_guard:fault("fallback." .. info.source, "its answer " .. tostring(answer))
@@ -217,9 +210,11 @@ function engine.fallback(of_guard, of_line, cause, call)
 end
 
 --- Keeps a good answer for the last_good stages.
-function engine.remember(of_guard, of_line, call, answer)
+---@param answer userdata as only engine_answer.c reads it
+---@param bytes integer that it takes
+function engine.remember(of_guard, of_line, call, answer, bytes)
   call.key = of_line.key
-  of_guard.chain:remember(of_line, of_guard.policy, answer, call)
+  of_guard.chain:remember(of_line, of_guard.policy, answer, bytes, call)
 end
 
 -- ---- Operating --------------------------------------------------------------------------------

@@ -86,15 +86,21 @@ local function key_of_arguments(line, ...)
   return composed(line.key, ...)
 end
 
---- The same of one text, without a table; nothing follows it, so it needs no length.
-local function key_of_id(line, id)
-  if type(id) ~= "string" then return composed(line.key, id) end
+--- What stands before a text that tells answers apart: their key, without a table.  Nothing follows
+--- the text, so it needs no length.
+---@param line table
+---@return string
+function fallback.id_prefix(line)
   local prefix = line.id_prefix
   if not prefix then
     prefix = ("%s%d:%si"):format(NO_ARGUMENTS, #line.key, line.key)
     line.id_prefix = prefix
   end
-  return prefix .. id
+  return prefix
+end
+
+local function key_of_id(line, id)
+  return type(id) == "string" and fallback.id_prefix(line) .. id or composed(line.key, id)
 end
 
 local function key_of(self, stage, line, call)
@@ -231,9 +237,11 @@ end
 ---@param call table
 ---@param trail table|nil the guards that are being asked already, innermost first
 ---@param describe function|nil completes `call` before a stage that may look at it
+---@param from integer|nil the first stage to be asked; nil: 1
 ---@return boolean answered, any value, any err, neap.Info|nil info
-function Chain:run(line, policy, call, trail, describe)
-  for _, stage in ipairs(policy.stages) do
+function Chain:run(line, policy, call, trail, describe, from)
+  for i = from or 1, #policy.stages do
+    local stage = policy.stages[i]
     local one = is_plain(stage) and ask_plain or ask_stage
     if one == ask_stage and describe then
       describe(line, call)
@@ -245,21 +253,26 @@ function Chain:run(line, policy, call, trail, describe)
   return false
 end
 
---- What `run` would find first, if the first stage is a plain last_good, with nothing made for it:
---- the answer and its age, or nothing and nothing counted.
----@param id string as call.id
----@return any value, integer|nil age_ms nil: there is none
-function Chain:first_good(line, policy, id)
+--- Asks the first stage as `run` does, with nothing made for it: a function of what `run` finds by
+--- call.id, with its prefix, and of the time.  It answers the value and its age; nil, nil: there is
+--- none, and `run` goes on from 2.
+---@param policy table of the newest generation
+---@return (fun(key: string, now_ms: integer): any, integer|nil)|nil nil: the stage needs more
+function Chain:first_good(policy)
   local stage = policy.stages[1]
-  local now_ms, max_age_ms = line.native:now(), stage.max_age_ms or UNBOUNDED
-  local value, age_ms = self.stores[stage]:get(key_of_id(line, id), now_ms, max_age_ms)
-  if age_ms then count(self, stage, "answered", 0) end
-  return value, age_ms
+  if not stage or not is_plain(stage) then return nil end
+  local kept, max_age_ms = self.stores[stage], stage.max_age_ms or UNBOUNDED
+  return function(key, now_ms)
+    local value, age_ms = kept:get(key, now_ms, max_age_ms)
+    count(self, stage, age_ms and "answered" or "declined", 0)
+    return value, age_ms
+  end
 end
 
 --- Keeps a good answer for the last_good stages; never one of the chain.
+---@param bytes integer|nil that the value takes; nil: as store.size says
 ---@param call table|nil as the policy's functions see it; nil: made of the arguments if needed
-function Chain:remember(line, policy, value, call, ...)
+function Chain:remember(line, policy, value, bytes, call, ...)
   if value == nil then return end
   local now_ms = line.native:now()
   for _, stage in ipairs(policy.stages) do
@@ -274,7 +287,7 @@ function Chain:remember(line, policy, value, call, ...)
         key = key_of_arguments(line, ...)
       end
       local kept = key ~= nil and self.stores[stage]
-      if kept then kept:put(key, value, now_ms) end
+      if kept then kept:put(key, value, now_ms, bytes) end
     end
   end
 end
@@ -311,13 +324,6 @@ function Chain:rows()
     end
   end
   return rows
-end
-
---- May Chain:first_good be asked?
----@param policy table
----@return boolean
-function fallback.begins_plain(policy)
-  return policy.stages[1] ~= nil and is_plain(policy.stages[1])
 end
 
 --- Does the chain answer for that?

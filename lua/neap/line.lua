@@ -221,7 +221,7 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
 end
 
 function hooks.remember(self, value, _, ...)
-  self.guard.chain:remember(self, self.guard.policy, value, nil, ...)
+  self.guard.chain:remember(self, self.guard.policy, value, nil, nil, ...)
 end
 
 -- ---- Hooks of the two-step form ---------------------------------------------------------------

@@ -67,14 +67,15 @@ local function shrink(self)
 end
 
 --- Keeps a value, in the place of an older one of its key.
+---@param value_bytes integer|nil what the value takes; nil: as store.size says
 ---@return boolean kept false if it is larger than the store
-function Store:put(key, value, now_ms)
+function Store:put(key, value, now_ms, value_bytes)
   local entry = self.entries[key]
   local bytes
   if entry and rawequal(entry.value, value) then
     bytes = entry.bytes
   else
-    bytes = store.size(key) + store.size(value)
+    bytes = store.size(key) + (value_bytes or store.size(value))
   end
   if bytes > self.max_bytes then return false end
   if entry then
@@ -98,7 +99,8 @@ end
 function Store:get(key, now_ms, max_age_ms)
   local entry = self.entries[key]
   if not entry then return nil, nil end
-  local age_ms = math.max(0, now_ms - entry.at_ms)
+  local age_ms = now_ms - entry.at_ms
+  if age_ms < 0 then age_ms = 0 end
   if age_ms > max_age_ms then
     drop(self, entry)
     return nil, nil

@@ -1,6 +1,8 @@
 /* test_engine_fallback.c: what answers when the dependency cannot; what may be kept for that. */
 #include "tests/hosts/engine_support.h"
 
+#include "lauxlib.h"
+
 #define SIZE(array) (sizeof(array) / sizeof *(array))
 #define HEADER(name, value)                                                                        \
   { (name), sizeof(name) - 1, (value), sizeof(value) - 1 }
@@ -318,6 +320,167 @@ static void remembers_nothing_without_a_stage_for_it(void **state) {
   assert_string_equal(ask(g, request), "x");
 }
 
+/* ---- The short way to a last good answer ------------------------------------------------------ */
+
+static neap_header accepts_json[] = {HEADER("Accept", "application/json")};
+
+static neap_request request_for(const char *method, const char *target, bool has_header) {
+  neap_request request = get(target);
+  request.method = method;
+  request.headers = accepts_json;
+  request.header_count = has_header;
+  return request;
+}
+
+/* Everything about an answer in one line. */
+static const char *answer_of(neap_guard *g, const char *key, neap_request request) {
+  static char text[2][512];
+  static int next;
+  char *to = text[next++ % 2];
+  neap_answer a;
+  if (!neap_guard_fallback(g, key, key ? strlen(key) : 0, NEAP_CAUSE_REFUSED, &request, NULL, &a))
+    return "nothing";
+  assert_int_equal(strlen(a.body ? a.body : ""), a.body_length);
+  int n = snprintf(to, sizeof text[0], "%d %s %llu %llu '%s'", a.status, a.source,
+                   (unsigned long long)a.age_ms, (unsigned long long)a.retry_after_ms,
+                   a.body ? (const char *)a.body : "-");
+  for (size_t i = 0; i < a.header_count; i++)
+    n += snprintf(to + n, sizeof text[0] - (size_t)n, " %.*s=%.*s", (int)a.headers[i].name_length,
+                  a.headers[i].name, (int)a.headers[i].value_length, a.headers[i].value);
+  neap_answer_free(&a);
+  return to;
+}
+
+/* The counters of the chain of a guard, and what its last_good stage holds. */
+static const char *counters_of(fixture *f, const char *guard) {
+  static char text[2][512];
+  static int next;
+  char *to = text[next++ % 2];
+  lua_State *L = neap_engine_lua(f->engine);
+  luaL_loadstring(L, "local chain, said = require 'neap.engine'.guards[...].chain, {}\n"
+                     "for _, row in ipairs(chain:rows()) do\n"
+                     "  if row.source == 'last_good' or row.source == 'default' then\n"
+                     "    said[#said + 1] = row.source .. ' ' .. row.result .. ' ' .. row.count\n"
+                     "  end\n"
+                     "end\n"
+                     "said[#said + 1] = table.concat(chain.durations.counts, ' ')\n"
+                     "said[#said + 1] = chain.kept[1].count .. ' of ' .. chain.kept[1].bytes\n"
+                     "return table.concat(said, ', ')");
+  lua_pushstring(L, guard);
+  assert_true(neap_engine_pcall(f->engine, 1, 1));
+  snprintf(to, sizeof text[0], "%s", lua_tostring(L, -1));
+  lua_pop(L, 1);
+  return to;
+}
+
+/* A chain that begins with a last_good stage is asked for that in another way than one where it
+ * comes second: of the same answers, both say the same, and count and forget the same. */
+static void the_short_way_answers_what_the_general_way_does(void **state) {
+  fixture *f = *state;
+  static const char *const keys[] = {NULL, "tenant"}, *const methods[] = {"GET", "HEAD", "POST"};
+  static const char *const targets[] = {"/a", "/b?c=d"};
+  write_policy(f, "short",
+               NUMBERS "fallback = {\n"
+                       "  fallback.last_good { max_age_ms = 9000, max_entries = 9 },\n"
+                       "  fallback.default 'reviewed' }");
+  write_policy(f, "general",
+               NUMBERS "fallback = { function() end,\n"
+                       "  fallback.last_good { max_age_ms = 9000, max_entries = 9 },\n"
+                       "  fallback.default 'reviewed' }");
+  fixture_open(f);
+  neap_guard *a = neap_engine_guard(f->engine, "short");
+  neap_guard *b = neap_engine_guard(f->engine, "general");
+  neap_header rows[] = {HEADER("Content-Type", "text/plain"), HEADER("X-Empty", "")};
+  uint32_t seed = 20260;
+  int good_ones = 0;
+  for (int step = 0; step < 3000; step++) {
+    seed = seed * 1664525 + 1013904223;
+    uint32_t dice = seed >> 8;
+    const char *key = keys[dice % 2];
+    neap_request request =
+        request_for(methods[dice / 2 % 7 % 3], targets[dice / 14 % 2], dice / 28 % 2);
+    if (dice / 56 % 3 == 0) {
+      char body[16];
+      snprintf(body, sizeof body, "%d", step);
+      neap_answer answer = good(body);
+      answer.headers = rows;
+      answer.header_count = dice / 168 % 3;
+      neap_guard_remember(a, key, key ? strlen(key) : 0, &request, &answer);
+      neap_guard_remember(b, key, key ? strlen(key) : 0, &request, &answer);
+    } else {
+      const char *of_a = answer_of(a, key, request);
+      assert_string_equal(of_a, answer_of(b, key, request));
+      good_ones += strstr(of_a, "last_good") != NULL;
+      if (strcmp(request.method, "POST") == 0) assert_non_null(strstr(of_a, "default"));
+    }
+    f->now_ms += dice / 504 % 300;
+    assert_string_equal(counters_of(f, "short"), counters_of(f, "general"));
+  }
+  assert_in_range(good_ones, 500, 1500);
+}
+
+/* The way there is made anew with each generation, and goes when the stage does. */
+static void the_short_way_is_the_newest_policys(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 5000 }");
+  neap_request request = get("/a");
+  neap_answer kept = good("kept");
+  neap_guard_remember(g, NULL, 0, &request, &kept);
+  f->now_ms += 2000;
+  assert_string_equal(answer_of(g, NULL, request), "200 last_good 2000 0 'kept'");
+  static const struct {
+    const char *fallback, *says;
+  } generations[] = {
+      {"fallback.default 'd', fallback.last_good { max_age_ms = 5000 }",
+       "200 default 0 0 'd' Content-Type=text/plain; charset=utf-8"},
+      {"fallback.last_good { max_age_ms = 5000 }", "200 last_good 2000 0 'kept'"},
+      {"fallback.last_good { max_age_ms = 5000, key = function() return 'other' end }", "nothing"},
+      {"fallback.last_good { max_age_ms = 1999 }, fallback.default 'd'",
+       "200 default 0 0 'd' Content-Type=text/plain; charset=utf-8"},
+  };
+  for (size_t i = 0; i < SIZE(generations); i++) {
+    char rest[512];
+    snprintf(rest, sizeof rest, NUMBERS "fallback = { %s }", generations[i].fallback);
+    write_policy(f, "flags", rest);
+    neap_engine_reload(f->engine, NULL);
+    assert_string_equal(answer_of(g, NULL, request), generations[i].says);
+  }
+}
+
+/* What was asked for is the program's, whatever becomes of what is kept. */
+static void an_answer_outlives_what_was_kept(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 5000, max_entries = 1 }");
+  neap_header rows[] = {HEADER("ETag", "one")}, others[] = {HEADER("ETag", "two")};
+  neap_request request = get("/a"), other = get("/b");
+  neap_answer one = good("1st"), two = good("2nd"), answer;
+  one.headers = rows;
+  two.headers = others;
+  one.header_count = two.header_count = 1;
+  neap_guard_remember(g, NULL, 0, &request, &one);
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+  neap_guard_remember(g, NULL, 0, &other, &two);
+  lua_gc(neap_engine_lua(f->engine), LUA_GCCOLLECT); /* for the sanitizer to see */
+  assert_string_equal(answer_of(g, NULL, other), "200 last_good 0 0 '2nd' ETag=two");
+  assert_string_equal(answer.body, "1st");
+  assert_string_equal(answer.headers[0].name, "ETag");
+  assert_string_equal(answer.headers[0].value, "one");
+  neap_answer_free(&answer);
+}
+
+/* An answer that another guard's chain has kept is another guard's. */
+static void says_whose_last_good_answer_it_is(void **state) {
+  fixture *f = *state;
+  write_policy(f, "replica", NUMBERS "fallback = { fallback.last_good { max_age_ms = 9000 } }");
+  neap_guard *g = open_guard(f, "fallback.guard 'replica'");
+  neap_guard *replica = neap_engine_guard(f->engine, "replica");
+  neap_request request = get("/a");
+  neap_answer kept = good("of the replica");
+  neap_guard_remember(replica, NULL, 0, &request, &kept);
+  f->now_ms += 70;
+  assert_string_equal(answer_of(g, NULL, request), "200 guard 70 0 'of the replica'");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(answers_with_the_last_good_answer_and_its_age),
@@ -334,6 +497,10 @@ int main(void) {
       ENGINE_TEST(keeps_the_newest_answer),
       ENGINE_TEST(keeps_what_does_not_live_long_as_often_as_needed),
       ENGINE_TEST(remembers_nothing_without_a_stage_for_it),
+      ENGINE_TEST(the_short_way_answers_what_the_general_way_does),
+      ENGINE_TEST(the_short_way_is_the_newest_policys),
+      ENGINE_TEST(an_answer_outlives_what_was_kept),
+      ENGINE_TEST(says_whose_last_good_answer_it_is),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
