@@ -42,9 +42,13 @@ test:
 	@scripts/deps.sh test
 	@scripts/test.sh
 
+# Says what the compiler says, and no more: make's own lines and Ninja's are left out.
 build:
 	@cmake --preset $(PRESET) >/dev/null
-	@cmake --build --preset $(PRESET) --parallel $(JOBS)
+	@log=$$(mktemp) && trap 'rm -f "$$log"' EXIT && status=0; \
+	env -u MAKELEVEL -u MAKEFLAGS cmake --build --preset $(PRESET) --parallel $(JOBS) >"$$log" || status=1; \
+	grep -v '^\[\|^-- \|^Consolidate compiler\|^Scanning dep\|^Re-checking\|^ninja: no work' "$$log"; \
+	[ $$status -eq 0 ] && echo "built: build/$(PRESET)"
 
 bench:
 	@scripts/deps.sh bench

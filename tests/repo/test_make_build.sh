@@ -1,0 +1,37 @@
+# `make build` is quiet: one line, and before it what the compiler says, whichever way the build tool
+# passes that on; and it fails when the build does.
+set -eu
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+# A cmake that only talks: as with Makefiles (the compiler's lines on stderr), or with Ninja.
+mkdir "$tmp/bin"
+cat >"$tmp/bin/cmake" <<'END'
+#!/bin/sh
+echo "-- Configuring done"
+[ "$1" = --build ] || exit 0
+echo "[ 50%] Building C object x.c.o"
+if [ "$TALKS" = ninja ]; then echo "x.c:1:2: warning: odd"; else echo "x.c:1:2: warning: odd" >&2; fi
+echo "[100%] Built target x"
+exit "$STATUS"
+END
+chmod +x "$tmp/bin/cmake"
+export TALKS STATUS
+
+build() { PATH="$tmp/bin:$PATH" make build PRESET=dev >"$tmp/out" 2>&1; }
+die() {
+  echo "not so: $*"
+  cat "$tmp/out"
+  exit 1
+}
+
+for TALKS in make ninja; do
+  STATUS=0
+  build || die "$TALKS: succeeds"
+  printf 'x.c:1:2: warning: odd\nbuilt: build/dev\n' | cmp -s - "$tmp/out" || die "$TALKS: two lines"
+  STATUS=2
+  if build; then die "$TALKS: fails with the build"; fi
+  grep -q '^x.c:1:2: warning: odd$' "$tmp/out" || die "$TALKS: says what the compiler said"
+  if grep -q '^built\|^\[' "$tmp/out"; then die "$TALKS: says no more"; fi
+  echo "ok: $TALKS"
+done
