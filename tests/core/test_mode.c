@@ -100,6 +100,9 @@ static void the_operators_mode_goes_before_the_rules(void **unused) {
       SAME(ask(&f), all[mine] == NEAP_FORCED_OPEN ? NEAP_REFUSE_FORCED : NEAP_ALLOW, "in force");
       f.now_ms += UINT64_C(86400000) * 10000;
       SAME(snapshot(&f).mode, all[mine], "until it is set again");
+      f.now_ms = (f.now_ms | ((UINT64_C(1) << 40) - 1)) - 999; /* 1 s before 40 bits are full */
+      SAME(snapshot(&f).mode_left_ms, 0, "without an end");
+      SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms), 0, "without an end");
       set_mode(&f, NEAP_MODE_OF_RULES, 0);
       SAME(snapshot(&f).mode, all[theirs], "given back");
     }
@@ -123,6 +126,8 @@ static void an_operators_mode_may_end_by_itself(void **unused) {
     SAME(snapshot(&f).mode_is_operators, false, "at its end");
     SAME(snapshot(&f).mode_left_ms, 0, "at its end");
     SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms), 0, "at its end");
+    SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms + 1), 0, "after its end");
+    SAME(neap_breaker_mode_left_ms(&f.breaker, f.now_ms + month_ms), 0, "long after its end");
     SAME(ask(&f), NEAP_ALLOW, "at its end");
     f.now_ms += UINT64_C(86400000) * 10000;
     SAME(ask(&f), NEAP_ALLOW, "and for good");
