@@ -91,7 +91,7 @@ END
 cmake -S "$tmp/whole" -B "$tmp/whole/build" >/dev/null
 cmake --build "$tmp/whole/build" >/dev/null
 "$tmp/whole/build/use_core"
-[ -z "$(find "$tmp/whole/build" -name '*engine*' -o -name core.so)" ]
+[ -z "$(find "$tmp/whole/build" -name 'libneap-engine*' -o -name core.so)" ]
 say "add_subdirectory"
 
 abi=$(sed -n 's/^#define NEAP_ABI \(.*\)/\1/p' core/include/neap/neap.h)
