@@ -35,18 +35,17 @@ test   command:luacheck         lua-check             Lua lint
 test   command:promtool         prometheus            metrics format check
 test   command:spin             spin                  model check
 test   command:openssl          openssl               certificates for the TLS tests
-test   command:promtool         prometheus            metrics format check
+test   command:nginx            nginx-light           an upstream that speaks HTTP/2
 test   command:git              git                   list of files to check
 bench  command:valgrind         valgrind              instruction counts
 bench  command:wrk              wrk                   load
-bench  command:nginx            nginx-light           the yardstick
 EOF
 }
 
 is_there() {
   name=${1#*:}
   case $1 in
-    command:*) command -v "$name" >/dev/null 2>&1 ;;
+    command:*) (PATH="$PATH:/usr/sbin" && command -v "$name") >/dev/null 2>&1 ;;
     module:*)
       for module in $(echo "$name" | tr , ' '); do
         pkg-config --exists "$module" 2>/dev/null && return 0
