@@ -173,7 +173,7 @@ static bool ring_claim(neap__breaker *b, const window_place *at, unsigned kind, 
     if (!mine && tag_is_newer(h, at->tag) && !insist) return false;
     uint32_t position = mine ? (uint32_t)(h >> HEAD_POSITION_SHIFT & MASK(12)) : 0;
     if (position >= 2 * n) position = n; /* of a longer ring, 4,096 tags ago */
-    bool fold = !mine || successes == HEAD_SUCCESS_TOP;
+    bool fold = !mine || successes >= HEAD_FOLD;
     uint32_t next = position + 1 == 2 * n ? n : position + 1;
     uint64_t new = (uint64_t)at->tag << TAG_SHIFT | (uint64_t)next << HEAD_POSITION_SHIFT |
                    ((fold ? 0 : successes) + one);

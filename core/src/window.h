@@ -53,6 +53,7 @@
 #define SLICE_BITS          (LAP_BITS + 4)
 #define HEAD_POSITION_SHIFT 40
 #define HEAD_SUCCESS_TOP    MASK(40)
+#define HEAD_FOLD           MASK(16) /* then they go to the totals: who dies on the way loses no more */
 #define RING_SLOTS          16
 
 #define MARK_BAD_BITS       21

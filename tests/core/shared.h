@@ -11,6 +11,7 @@
 #include <ftw.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,12 +44,16 @@ static inline int shared_begin(void **unused) {
   return mkdir(shared_dir, 0700);
 }
 
-/* In a child a check that fails ends it, where cmocka would go on with the next test. */
+/* In a child a check that fails ends it, where cmocka would go on with the next test; and none
+ * outlives the program, whatever it was about. */
 static inline pid_t fork_child(void) {
   fflush(NULL);
   pid_t pid = fork();
   assert_true(pid >= 0);
-  if (pid == 0) setenv("CMOCKA_TEST_ABORT", "1", 1);
+  if (pid == 0) {
+    setenv("CMOCKA_TEST_ABORT", "1", 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+  }
   return pid;
 }
 

@@ -1,6 +1,8 @@
 /* A count window: the last N calls. */
 #include "support.h"
 
+#include "window.h"
+
 static void a_count_window_is_the_last_n_calls(void **unused) {
   (void)unused;
   const uint32_t sizes[] = {1, 2, 15, 16, 17, 31, 32, 33, 100, 1023, 1024};
@@ -73,6 +75,19 @@ static void words_not_written_for_thousands_of_transitions_count_again(void **un
   }
 }
 
+/* They are counted in one word with the position, and moved to the totals in time. */
+static void a_million_successes_are_counted(void **unused) {
+  (void)unused;
+  FIXTURE(f, r->window = NEAP_WINDOW_COUNT, r->calls = 10, r->failures = 5);
+  for (unsigned n = 1; n <= 1000000; n++) {
+    play(&f, "S");
+    uint64_t unmoved = breaker_of(&f.breaker)->head & HEAD_SUCCESS_TOP;
+    HOLDS(unmoved <= 65535, "no more is lost with whoever dies");
+    if (n % 65535 < 2) SAME(snapshot(&f).totals.success, n, "each once");
+  }
+  SAME(snapshot(&f).totals.success, 1000000, "each once");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       IT("a count window is the last n calls", a_count_window_is_the_last_n_calls),
@@ -80,6 +95,7 @@ int main(void) {
       IT("a count window is clean after a transition", a_count_window_is_clean_after_a_transition),
       IT("words not written for thousands of transitions count again",
          words_not_written_for_thousands_of_transitions_count_again),
+      IT("a million successes are counted", a_million_successes_are_counted),
   };
   return cmocka_run_group_tests_name("count window", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* Processes that share a breaker and are killed at any instruction: the others go on. */
-#include "support.h"
+#include "survive.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -54,34 +54,6 @@ static pid_t child_begin(shared *s, const neap_rules *rules, uint64_t seed) {
   for (;;) call_once(s, rules, &seed);
 }
 
-/* A healthy dependency and traffic close it within lease, cooldown and a few calls. */
-static void check_recovers(shared *s, const neap_rules *rules) {
-  uint64_t now_ms = s->now_ms, deadline = now_ms + 200;
-  neap_call success = {.outcome = NEAP_SUCCESS};
-  while (neap_breaker_state(&s->breaker, rules, now_ms) != NEAP_CLOSED) {
-    neap_permit permit = {0};
-    if (neap_breaker_acquire(&s->breaker, rules, now_ms, &permit, NULL) <= NEAP_ALLOW_BYPASS)
-      neap_breaker_report(&s->breaker, rules, now_ms, &permit, &success, NULL);
-    HOLDS(++now_ms < deadline, "closed soon, whatever the dead held");
-  }
-  s->now_ms = now_ms;
-}
-
-/* The window works as ever: it counts, and it trips. */
-static void check_works(shared *s, const neap_rules *rules) {
-  neap_breaker_reset(&s->breaker, rules, s->now_ms, NULL);
-  neap_call failure = {.outcome = NEAP_FAILURE};
-  neap_snapshot snap;
-  for (unsigned n = 0; n < rules->failures; n++) {
-    neap_breaker_snapshot(&s->breaker, rules, s->now_ms, &snap);
-    SAME(snap.failure, n, "a clean window, and each failure in it");
-    neap_permit permit = {0};
-    SAME(neap_breaker_acquire(&s->breaker, rules, s->now_ms, &permit, NULL), NEAP_ALLOW, "closed");
-    neap_breaker_report(&s->breaker, rules, s->now_ms, &permit, &failure, NULL);
-  }
-  SAME(neap_breaker_state(&s->breaker, rules, s->now_ms), NEAP_OPEN, "and it trips");
-}
-
 static void kill_at_any_instruction(bool count_window) {
   shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   assert_true(s != MAP_FAILED);
@@ -97,8 +69,8 @@ static void kill_at_any_instruction(bool count_window) {
     for (uint64_t n = random_below(&seed, 3000); n > 0; n--) call_once(s, &rules, &seed);
     for (unsigned i = 0; i < CHILDREN; i++) kill(children[i], SIGKILL);
     for (unsigned i = 0; i < CHILDREN; i++) waitpid(children[i], NULL, 0);
-    check_recovers(s, &rules);
-    check_works(s, &rules);
+    s->now_ms = check_recovers(&s->breaker, &rules, s->now_ms, 200);
+    check_works(&s->breaker, &rules, s->now_ms);
   }
   munmap(s, sizeof *s);
 }

@@ -29,9 +29,10 @@
  *            and neap_breaker_set_mode() put state and mode right, a window forgets.
  *          - A file that is cut under a running process ends it with SIGBUS, if it touches what is
  *            missing before neap_shared_check() sees it.
- *          - A process that dies while it moves counts from a window to the totals loses up to one
- *            sixteenth of a window's calls of one kind from the totals; one that dies after a swap
- *            loses its own call's count or event.  State, slots and windows lose nothing else.
+ *          - A process that dies while it moves counts from a window to the totals loses them: at
+ *            most the calls of one kind in a sixteenth of a time window, or 65,535 successes of a
+ *            count window.  One that dies after a swap loses its own call's count or event.
+ *            State, slots and windows lose nothing else.
  *          - A file outlives its users: remove it (and its .lock) to be rid of it. */
 #ifndef NEAP_PANEL_SHARED_H
 #define NEAP_PANEL_SHARED_H
