@@ -1,5 +1,5 @@
 #!/bin/sh
-# The random and the threaded tests of the core, again and again for so many seconds, each time with another seed.
+# The random, threaded and killed tests of the core, again and again for so many seconds, each time with another seed.
 set -eu
 cd "$(dirname "$0")/.."
 tests=build/release/tests/core
@@ -7,11 +7,12 @@ end=$(($(date +%s) + ${1:-600}))
 rounds=0
 while [ "$(date +%s)" -lt "$end" ]; do
   NEAP_SEED=$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')
-  export NEAP_SEED
-  for test in test_reference test_threads test_panel_threads; do
+  NEAP_KILLS=2000
+  export NEAP_SEED NEAP_KILLS
+  for test in test_core_reference test_core_threads test_core_panel_threads test_core_shared_killed; do
     if ! "$tests/$test" >build/soak.log 2>&1; then
       cat build/soak.log
-      echo "again with: NEAP_SEED=$NEAP_SEED $tests/$test"
+      echo "again with: NEAP_SEED=$NEAP_SEED NEAP_KILLS=$NEAP_KILLS $tests/$test"
       exit 1
     fi
   done
