@@ -34,8 +34,10 @@ static bool is_named(const neap_header *h, const char *name) {
   return is_word(h->name, h->name_length, name);
 }
 
-/* Its index, or TELLING. */
+/* Its index, or TELLING.  Most fields do not even have the length of one of them. */
 static size_t which_telling(const char *name, size_t length) {
+  static const uint32_t lengths = 1u << 4 | 1u << 6 | 1u << 9 | 1u << 13 | 1u << 15;
+  if (length > 15 || !(lengths >> length & 1)) return TELLING;
   size_t i = 0;
   while (i < TELLING && !is_word(name, length, telling[i])) i++;
   return i;

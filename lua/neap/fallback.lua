@@ -197,9 +197,8 @@ end
 
 -- ---- The chain --------------------------------------------------------------------------------
 
-local function measure(self, ms)
-  local durations, bounds = self.durations, core.duration_bounds_ms
-  local i = 1
+local function measure(durations, ms)
+  local bounds, i = durations.bounds_ms, 1
   while bounds[i] and ms > bounds[i] do i = i + 1 end
   durations.counts[i] = durations.counts[i] + 1
   durations.sum_ms = durations.sum_ms + ms
@@ -208,7 +207,7 @@ end
 local function count(self, stage, result, took_ms)
   local counts = self.counts[stage.kind]
   counts[result] = counts[result] + 1
-  if result == "answered" then measure(self, took_ms) end
+  if result == "answered" then measure(self.durations, took_ms) end
 end
 
 --- Runs none of the policy's functions: it can't fail, be late or look at the call.

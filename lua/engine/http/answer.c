@@ -83,16 +83,19 @@ bool http_conn_send(http_conn *conn, uv_buf_t *parts, unsigned count) {
 
 /* ---- Heads ----------------------------------------------------------------------------------- */
 
-void http_add_text(http_bytes *b, const char *text) { http_bytes_add(b, text, strlen(text)); }
-
-void http_add_number(http_bytes *b, uint64_t n) {
-  char digits[20];
-  size_t at = sizeof digits;
+http_slice http_number(char digits[20], uint64_t n) {
+  size_t at = 20;
   do {
     digits[--at] = (char)('0' + n % 10);
     n /= 10;
   } while (n);
-  http_bytes_add(b, digits + at, sizeof digits - at);
+  return (http_slice){digits + at, 20 - at};
+}
+
+void http_add_number(http_bytes *b, uint64_t n) {
+  char digits[20];
+  http_slice text = http_number(digits, n);
+  http_bytes_add(b, text.data, text.length);
 }
 
 void http_add_status_line(http_bytes *b, int status, http_slice reason) {

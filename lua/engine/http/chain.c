@@ -23,7 +23,9 @@ neap_header *ex_headers_room(proxy_route *route, size_t count) {
 static bool is_ours(const neap_header *h) {
   static const char *const names[] = {"age", "cache-control", "content-length", "neap-source",
                                       "retry-after"};
+  static const uint32_t lengths = 1u << 3 | 1u << 11 | 1u << 13 | 1u << 14;
   if (http_name_is_hop_by_hop(h->name, h->name_length)) return true;
+  if (h->name_length > 14 || !(lengths >> h->name_length & 1)) return false;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (http_name_is(h->name, h->name_length, names[i])) return true;
   }
@@ -48,11 +50,9 @@ static uint64_t number(const neap_header *h) {
 
 /* ---- The chain's answer ---------------------------------------------------------------------- */
 
-static size_t add_seconds(neap_header *to, size_t n, const char *name, char digits[24],
-                          uint64_t s) {
-  snprintf(digits, 24, "%llu", (unsigned long long)s);
-  to[n] = http_field(name, digits);
-  return n + 1;
+static neap_header seconds(const char *name, char digits[20], uint64_t s) {
+  http_slice text = http_number(digits, s);
+  return (neap_header){name, strlen(name), text.data, text.length};
 }
 
 /* A typed failure has no body of its own: it gets a problem's. */
@@ -81,18 +81,18 @@ static size_t chain_headers(exchange *ex, const neap_answer *a, bool problem, ne
 }
 
 static void chain_answer(exchange *ex, neap_answer *a, http_refused refused) {
-  char age[24], retry[24];
+  char age[20], retry[20];
   if (!a->status) a->status = strcmp(a->source, "fail") ? 200 : 503;
   bool problem = !a->body && !strcmp(a->source, "fail");
   neap_header *to = ex_headers_room(ex->route, a->header_count + 6);
   size_t n = chain_headers(ex, a, problem, to);
   if (!strcmp(a->source, "last_good")) {
     uint64_t before = number(http_field_find(a->headers, a->header_count, "age"));
-    n = add_seconds(to, n, "Age", age, before + a->age_ms / 1000);
+    to[n++] = seconds("Age", age, before + a->age_ms / 1000);
   }
   if (a->retry_after_ms) refused.retry_after_ms = a->retry_after_ms;
   if (refused.retry_after_ms && a->status >= 400) {
-    n = add_seconds(to, n, "Retry-After", retry, (refused.retry_after_ms + 999) / 1000);
+    to[n++] = seconds("Retry-After", retry, (refused.retry_after_ms + 999) / 1000);
   }
   http_bytes text = problem ? problem_for(ex, a, refused) : (http_bytes){0};
   const char *body = problem ? text.data : a->body ? a->body : "";

@@ -16,13 +16,6 @@ void http_bytes_reserve(http_bytes *b, size_t more) {
   b->capacity = capacity;
 }
 
-void http_bytes_add(http_bytes *b, const void *data, size_t length) {
-  if (!length) return;
-  http_bytes_reserve(b, length);
-  memcpy(b->data + b->length, data, length);
-  b->length += length;
-}
-
 void http_bytes_free(http_bytes *b) {
   free(b->data);
   *b = (http_bytes){0};

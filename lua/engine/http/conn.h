@@ -18,6 +18,8 @@
 #ifndef NEAP_HTTP_CONN_H
 #define NEAP_HTTP_CONN_H
 
+#include <string.h>
+
 #include "head.h"
 
 typedef struct http_conn http_conn;
@@ -30,8 +32,19 @@ typedef struct http_bytes {
 /* Grows to hold `more` further bytes.  Memory that runs out ends the program: there is no
  * way on. */
 void http_bytes_reserve(http_bytes *b, size_t more);
-void http_bytes_add(http_bytes *b, const void *data, size_t length);
 void http_bytes_free(http_bytes *b);
+
+/* Here, as each head is put together of some thirty small pieces. */
+static inline void http_bytes_add(http_bytes *b, const void *data, size_t length) {
+  if (!length) return;
+  if (b->capacity - b->length < length) http_bytes_reserve(b, length);
+  memcpy(b->data + b->length, data, length);
+  b->length += length;
+}
+
+static inline void http_add_text(http_bytes *b, const char *text) {
+  http_bytes_add(b, text, strlen(text));
+}
 
 #define HTTP_IN_FIRST 4096u  /* bytes to begin with: most heads fit */
 #define HTTP_IN_BODY  65536u /* bytes beside the head while a large body is read */
@@ -122,8 +135,8 @@ void http_body_fail(http_conn *conn, int status, const char *detail);
 
 /* answer.c */
 bool http_conn_send(http_conn *conn, uv_buf_t *parts,
-                    unsigned count); /* false: the client is gone */
-void http_add_text(http_bytes *b, const char *text);
+                    unsigned count);                 /* false: the client is gone */
+http_slice http_number(char digits[20], uint64_t n); /* as text, somewhere in `digits` */
 void http_add_number(http_bytes *b, uint64_t n);
 void http_add_status_line(http_bytes *b, int status, http_slice reason);
 

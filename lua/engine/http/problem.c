@@ -101,17 +101,16 @@ void http_problem(http_bytes *b, int status, const char *title, const char *deta
 void http_answer_problem(http_request *request, int status, const char *title, const char *detail,
                          const http_refused *refused) {
   http_bytes body = {0};
-  char seconds[24];
+  char digits[20];
   uint64_t retry_after_ms = refused ? refused->retry_after_ms : 0;
+  http_slice seconds = http_number(digits, (retry_after_ms + 999) / 1000);
   http_problem(&body, status, title, detail, refused);
   neap_header headers[] = {
       http_field("Date", http_server_date(request->server)),
       http_field("Content-Type", "application/problem+json"),
       http_field("Cache-Control", "no-store"),
-      http_field("Retry-After", seconds),
+      {"Retry-After", 11, seconds.data, seconds.length},
   };
-  snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)((retry_after_ms + 999) / 1000));
-  headers[3].value_length = strlen(seconds);
   http_head head = {.status = status, .headers = headers, .header_count = retry_after_ms ? 4 : 3};
   http_answer(request, &head, body.data, body.length);
   http_bytes_free(&body);
