@@ -6,4 +6,5 @@ exclude_files = { "build", "tmp" }
 local policy = { read_globals = { "classify", "fallback", "params" } }
 files["policies"] = policy
 files["examples/**/policies"] = policy
+files["lua/**/nginx*.lua"] = { std = "ngx_lua" }
 files["tests"] = { std = "+busted" }

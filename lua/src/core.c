@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "files.h"
+#include "nginx.h"
 #include "sandbox.h"
 
 /* protect(f, ...) -> true, results | false, error.  As pcall, but nothing in it can yield: for
@@ -75,5 +76,6 @@ int luaopen_neap_core(lua_State *L) {
   neap__open_line(L);
   neap__open_files(L);
   neap__open_sandbox(L);
+  neap__open_nginx(L);
   return 1;
 }

@@ -21,7 +21,7 @@ end
 -- Of the sandbox and the watch, annotated where they are used.
 local OTHERS = {
   box = true, run = true, budget = true, harden = true, library = true, list = true,
-  fingerprint = true, read = true, classifier = true,
+  fingerprint = true, read = true, classifier = true, requests = true,
 }
 
 describe("the annotations", function()

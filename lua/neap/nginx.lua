@@ -1,0 +1,413 @@
+--- neap in nginx: OpenResty, or nginx with its Lua module (LuaJIT of OpenResty).
+--
+--   init_by_lua_block {
+--     neap = require "neap.nginx"
+--     guards = neap.open { panel = "/dev/shm/neap", policies = "/etc/nginx/policies" }
+--   }
+--   init_worker_by_lua_block { neap.start() }
+--   log_by_lua_block         { neap.log() }                      for all of http {}
+--
+--   location /pay/ {
+--     access_by_lua_block    { guards.payments:access() }
+--     proxy_pass             http://pay;                         as ever
+--   }
+--
+-- access lets the request go on, or answers it: by the policy's fallback chain, or 503 with
+-- Retry-After.  log finds out what the upstream did, whatever has been made of it for the client:
+-- error_page, retries over several servers, a client that left.  In between the permit is a slot in
+-- C, under the request (lua/src/nginx.c).
+--
+-- The panel is opened by the master, before it drops its privileges; workers inherit it, and all of
+-- them judge by the same breakers.  Neither access nor log waits for anything or takes a lock.
+
+local core = require "neap.core"
+
+local answers = require "neap.answer"
+local fallback = require "neap.fallback"
+local guard = require "neap.guard"
+local host = require "neap.hosts.nginx"
+local line = require "neap.line"
+local metrics = require "neap.metrics"
+local refusal = require "neap.refusal"
+local reload = require "neap.reload"
+local suggest = require "neap.suggest"
+local upstream = require "neap.nginx_upstream"
+
+local ngx = ngx
+
+local nginx = {}
+
+local PANEL_ROWS = 1024 -- unless said otherwise
+local RETRY_MS = 2000 -- after something went wrong in the timer
+local DEFAULT, TRY = "default", 3 -- TRY: as KIND_TRY in lua/src/nginx.c
+
+---@class (exact) neap.nginx.options
+---@field policies string|string[] policy files, and directories of them
+---@field panel? string the shared panel's path, on tmpfs such as /dev/shm; without: each worker
+---  judges by itself
+---@field rows? integer of the panel, if it has to be made: 1024 if not given
+---@field params? string a Lua file that returns { policy name = params }
+---@field count? "requests"|"tries" what is one outcome when nginx tries several servers: the
+---  request, which ends as its last try did (the default); or each try
+---@field max_keys? integer as of neap.guard
+---@field on_event? fun(event: neap.Event) without: transitions go to the error log
+
+local requests, take -- of lua/src/nginx.c
+local guards, reloader, options, panel
+
+local LEVELS = { info = ngx.INFO, warning = ngx.WARN, error = ngx.ERR }
+
+local function log(level, text)
+  ngx.log(LEVELS[level] or ngx.ERR, "neap: ", text)
+end
+
+-- ---- Answering a request ----------------------------------------------------------------------
+
+--- What a fallback stage answered, sent.
+local function send(value, info)
+  local answer = answers.of(value)
+  ngx.status = answer.status
+  for i = 1, #answer.headers, 2 do ngx.header[answer.headers[i]] = answer.headers[i + 1] end
+  ngx.header["Neap-Source"] = info.source
+  ngx.header["Cache-Control"] = "no-store"
+  if info.age_ms then ngx.header["Age"] = ("%d"):format(math.floor(info.age_ms / 1000)) end
+  ngx.header["Content-Length"] = #answer.body
+  if ngx.req.get_method() ~= "HEAD" then ngx.print(answer.body) end
+  return ngx.exit(answer.status)
+end
+
+--- What nobody answered: nginx's own page of that status, or what error_page says.
+local function send_problem(err)
+  if err.retry_after_ms then
+    ngx.header["Retry-After"] = ("%d"):format(math.max(1, math.ceil(err.retry_after_ms / 1000)))
+  end
+  if err.status and err.status >= 200 then ngx.header["Neap-Source"] = "fail" end
+  return ngx.exit(err.status or 503)
+end
+
+local function ask_chain(of_line, cause, call)
+  local of_guard = of_line.guard
+  call.key, call.id = of_line.key, ngx.var.request_uri
+  return of_guard:fallback(cause, call)
+end
+
+local function refuse(of_line, reason, retry_after_ms)
+  local err = refusal.new {
+    kind = reason, policy = of_line.guard.name, key = of_line.key,
+    retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,
+  }
+  if fallback.applies(of_line.guard.policy, "refused") then
+    local value, info, stage_err = ask_chain(of_line, "refused", {
+      refused = reason, error = err, retry_after_ms = err.retry_after_ms, ended_by = "refused",
+    })
+    if value ~= nil then return send(value, info) end
+    err = stage_err or err
+  end
+  return send_problem(err)
+end
+
+-- ---- What became of a request -----------------------------------------------------------------
+
+local function moved(of_line, transition)
+  line.enqueue(of_line, transition)
+  of_line.guard.events:deliver()
+end
+
+local function report(of_line, permit, call)
+  call.key = of_line.key
+  if type(permit) == "number" then return line.report(of_line, permit, call) end
+  return of_line.guard:report(permit, call)
+end
+
+--- The request was no call: it was answered without the upstream, or nobody knows.
+local function give_back(of_line, permit, outcome)
+  if type(permit) == "number" then return end
+  line.enqueue(of_line, select(2, of_line.native:give(permit, outcome)))
+  of_line.guard.events:deliver()
+end
+
+local function settle(of_line, permit, kind)
+  if not kind then return give_back(of_line, permit, "abandoned") end
+  local tries = upstream.tries(kind ~= TRY and kind + 1 or nil)
+  if not tries then return give_back(of_line, permit, "neutral") end
+  local policy = of_line.guard.policy
+  local last = #tries
+  if kind ~= TRY and options.count ~= "tries" then
+    return report(of_line, permit, upstream.call(policy, tries, 1, last))
+  end
+  -- All but the last have failed; a probe is one outcome, that of the last.
+  for i = 1, kind ~= TRY and type(permit) == "number" and last - 1 or 0 do
+    report(of_line, permit, upstream.call(policy, tries, i, i))
+  end
+  return report(of_line, permit, upstream.call(policy, tries, last, last))
+end
+
+-- ---- Guards -----------------------------------------------------------------------------------
+
+local function is_plain(policy)
+  local verdict = policy.config.classify
+  return options.count ~= "tries" and upstream.PLAIN[verdict] ~= nil
+    and upstream.is_plain(policy.classify)
+end
+
+--- The way in of a key: { gate, admit, admit_try, line }.
+local function gate_of(of_guard, key)
+  local gates = of_guard.gates
+  local found = gates[key]
+  if found then return found end
+  local of_line = of_guard:line_of(key)
+  found = gates[of_line.key]
+  if not found then
+    found = { line = of_line }
+    found.gate, found.admit, found.admit_try = requests:gate(of_line.native, of_line)
+    found.gate:plain(is_plain(of_guard.policy))
+    gates[of_line.key] = found
+  end
+  return found
+end
+
+local function check_key(key)
+  if key ~= nil and type(key) ~= "string" then
+    error(("key must be a string, got %s"):format(type(key)), 3)
+  end
+end
+
+--- The guard's method access, for the access phase: lets the request go on, or answers it.
+local function new_access(of_guard)
+  local admit = gate_of(of_guard, DEFAULT).admit
+  local function otherwise(gate, reason, retry_after_ms, transition)
+    if transition then moved(gate.line, transition) end
+    if reason then return refuse(gate.line, reason, retry_after_ms) end
+  end
+  local function access(self, key)
+    if self ~= of_guard then
+      error("access is its guard's method: write guard:access(...), with a colon", 2)
+    end
+    if key ~= nil then
+      check_key(key)
+      local gate = gate_of(of_guard, key)
+      return otherwise(gate, gate.admit())
+    end
+    local reason, retry_after_ms, transition = admit()
+    if reason ~= nil then
+      return otherwise(of_guard.gates[DEFAULT], reason, retry_after_ms, transition)
+    end
+  end
+  jit.off(access) -- it calls C, which a trace would have to leave for
+  return access
+end
+
+--- The guard's method ask, for the balancer phase: whether this try may go to that peer.
+--- True; or nil and the refusal, and nothing is answered.
+local function ask(of_guard, key)
+  check_key(key)
+  local is_try = ngx.get_phase() == "balancer"
+  if is_try then
+    local of_line, permit = take()
+    if of_line then
+      local tries = upstream.tries()
+      local last = tries and #tries - 1 or 0 -- this try has begun
+      if last > 0 then
+        report(of_line, permit, upstream.call(of_line.guard.policy, tries, last, last))
+      else
+        give_back(of_line, permit, "neutral")
+      end
+    end
+  end
+  local gate = gate_of(of_guard, key or DEFAULT)
+  local reason, retry_after_ms, transition
+  if is_try then
+    reason, retry_after_ms, transition = gate.admit_try()
+  else
+    reason, retry_after_ms, transition = gate.admit()
+  end
+  if transition then moved(gate.line, transition) end
+  if not reason then return true end
+  return nil, refusal.new {
+    kind = reason, policy = of_guard.name, key = gate.line.key,
+    retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,
+  }
+end
+
+--- The guard's method answer, for the location that error_page names: the policy's fallback chain
+--- for a call that has failed, or the status that nginx has for it.
+local function answer(of_guard)
+  local tries = upstream.tries()
+  local status = ngx.status >= 400 and ngx.status or 502
+  if tries then
+    local call = upstream.call(of_guard.policy, tries, 1, #tries)
+    local cause = call.ended_by == "timeout" and "timeout" or "failure"
+    local value, info, err = ask_chain(gate_of(of_guard, DEFAULT).line, cause, call)
+    if value ~= nil then return send(value, info) end
+    if err then return send_problem(err) end
+  end
+  return ngx.exit(status)
+end
+
+local function equip(made)
+  made.gates = {}
+  made.access, made.ask, made.answer = new_access(made), ask, answer
+end
+
+-- ---- Events -----------------------------------------------------------------------------------
+
+local function number(n)
+  return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
+end
+
+local function tell(event)
+  local text = ("%s/%s: %s -> %s: %s, measured %s, limit %s"):format(event.policy, event.key,
+    event.from, event.to, event.cause, number(event.measured), number(event.limit))
+  if event.to == "open" then
+    text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
+  end
+  ngx.log(event.to == "open" and ngx.WARN or ngx.NOTICE, "neap: ", text)
+end
+
+local RELOAD_LEVELS = { reloaded = ngx.NOTICE, back = ngx.NOTICE }
+
+local function on_reload(event)
+  local of_guard = rawget(guards, event.policy)
+  if event.kind == "reload_failed" and of_guard then of_guard:adopt_failed(event.text) end
+  ngx.log(RELOAD_LEVELS[event.kind] or ngx.WARN, "neap: ", event.text)
+end
+
+-- ---- Opening ----------------------------------------------------------------------------------
+
+local function adopt(policy)
+  local found = rawget(guards, policy.name)
+  if found then
+    if policy.hash ~= found.policy.hash then found:adopt(policy) end
+    for _, gate in pairs(found.gates) do gate.gate:plain(is_plain(policy)) end
+    return true
+  end
+  local ok, made = pcall(guard.new, policy, {
+    panel = panel, host = host, log = log, max_keys = options.max_keys,
+    on_event = options.on_event or tell,
+  })
+  if not ok then return nil, made end
+  equip(made)
+  guards[policy.name] = made
+  return true
+end
+
+local KNOWN = {
+  policies = "any", panel = "string", rows = "number", params = "string", count = "string",
+  max_keys = "number", on_event = "function",
+}
+
+local function check(given)
+  if type(given) ~= "table" then error("options must be a table, got " .. type(given), 3) end
+  for name, value in pairs(given) do
+    local expected = KNOWN[name]
+    if not expected then
+      local names = {}
+      for known in pairs(KNOWN) do names[#names + 1] = known end
+      error(("there is no option %s%s"):format(tostring(name), suggest.hint(name, names)), 3)
+    elseif expected ~= "any" and type(value) ~= expected then
+      error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 3)
+    end
+  end
+  if given.count and given.count ~= "requests" and given.count ~= "tries" then
+    error(("option count must be \"requests\" or \"tries\", got %q"):format(given.count), 3)
+  end
+  if given.rows and not given.panel then error("option rows is of a panel: which?", 3) end
+end
+
+local function no_guard(_, name)
+  local names = {}
+  for known in pairs(guards) do names[#names + 1] = known end
+  error(("there is no policy %s%s"):format(tostring(name), suggest.hint(name, names)), 2)
+end
+
+--- Opens the panel, loads the policies, makes a guard of each: by the policies' names.  For
+--- init_by_lua; raises if anything is wrong, so nginx does not start, or goes on as it was.
+---@param given neap.nginx.options
+---@return table<string, neap.Guard>
+function nginx.open(given)
+  check(given)
+  options = given
+  local log_requests
+  requests, log_requests, take = core.requests(settle, moved, function(of_line, permit)
+    give_back(of_line, permit, "abandoned")
+  end)
+  if not requests then error("this is not nginx with OpenResty's LuaJIT", 2) end
+  nginx.log = log_requests
+  if given.panel then
+    local opened, notice = core.panel_shared(given.panel, given.rows or PANEL_ROWS)
+    if not opened then error(notice, 0) end
+    if notice then log("warning", notice) end
+    panel = opened
+  end
+  guards = setmetatable({}, { __index = no_guard })
+  local errors
+  reloader, errors = reload.open {
+    paths = type(given.policies) == "table" and given.policies or { given.policies },
+    params = given.params, adopt = adopt, now = core.clock_precise, on_event = on_reload,
+  }
+  if not reloader then error(table.concat(errors, "\n"), 0) end
+  return guards
+end
+
+-- ---- In each worker ---------------------------------------------------------------------------
+
+local is_started, is_panel_wrong
+
+local function check_panel()
+  if not panel then return end
+  local ok, message = panel:check()
+  if not ok and not is_panel_wrong then log("error", message) end
+  is_panel_wrong = not ok
+end
+
+local function tick(is_premature)
+  if is_premature then return end
+  check_panel()
+  local ok, wait_ms = pcall(reloader.look, reloader)
+  if not ok then
+    log("error", "looking at the policy files: " .. tostring(wait_ms))
+    wait_ms = RETRY_MS
+  end
+  local made, err = ngx.timer.at(wait_ms / 1000, tick)
+  if not made then log("error", "no timer, policies are not looked at again: " .. tostring(err)) end
+end
+
+--- Looks after the policy files from now on, in this worker.  For init_worker_by_lua.
+function nginx.start()
+  if not reloader then error("neap.open comes first, in init_by_lua", 2) end
+  if is_started then return end
+  is_started = true
+  tick()
+end
+
+--- Finds out what became of the request that guards let in.  For log_by_lua, best in http {}: a
+--- request that error_page has sent to another location is logged there.
+function nginx.log() error("neap.open comes first, in init_by_lua", 2) end
+
+--- Keys that other workers have seen.
+local function find_keys()
+  if not panel then return end
+  for _, breaker in ipairs(panel:rows()) do
+    local name, key = (breaker:name() or ""):match("^([^/]*)/(.*)$")
+    local of_guard = name and rawget(guards, name)
+    if of_guard then of_guard:line_of(key) end
+  end
+end
+
+--- The metrics page of all workers.  For content_by_lua.
+function nginx.metrics()
+  find_keys()
+  local list = {}
+  for _, made in pairs(guards) do list[#list + 1] = made end
+  table.sort(list, function(a, b) return a.name < b.name end)
+  local open, lost = requests:count()
+  ngx.header["Content-Type"] = metrics.content_type
+  ngx.print(metrics.text(list, { policies = reloader:rows(), more = {
+    { name = "neap_nginx_requests", type = "gauge", help = "Requests let in and not yet logged, of "
+      .. "the worker that answers.", { value = open } },
+    { name = "neap_nginx_lost_total", type = "counter", help = "Requests let in that no "
+      .. "log_by_lua saw the end of, of the worker that answers.", { value = lost } },
+  } }))
+end
+
+return nginx

@@ -1,0 +1,112 @@
+--- What nginx knows about the upstream of a request, as the calls that policies classify.
+--
+--   $upstream_status          502, 504 : 200       tries, and after a colon those of the next
+--   $upstream_header_time     -, 0.050 : 0.002     upstream, which an internal redirect led to
+--
+-- A status with no header is nginx's own:
+--
+--   504, no header    the server was too slow                      ended_by = "timeout"
+--   502, no header    no connection, or what came was no answer    "transport"
+--   499, or none      the client left                              "caller"; or "timeout", if that
+--                                                    took longer than the policy's timeout_ms
+--
+-- How long a call took is the time to the answer's header: what comes later waits for the client.
+
+local ngx = ngx
+local tonumber, floor = tonumber, math.floor
+
+local upstream = {}
+
+local RETRY = { [429] = true, [503] = true }
+local CLIENT_LEFT = 499
+
+--- Shipped classifiers that may call 200 to 399 a success whatever else there is.
+upstream.PLAIN = {
+  ["classify.default"] = true, ["classify.http"] = true, ["classify.ofrep"] = true,
+}
+
+--- Whether a classifier takes all of 200 to 399 for successes.
+function upstream.is_plain(classify)
+  for status = 200, 399 do
+    if classify { status = status, ended_by = "answer" } ~= "success" then return false end
+  end
+  return true
+end
+
+--- The n-th group of a variable, or the last, as a list.
+local function list(text, n)
+  local groups = {}
+  for group in ((text or "") .. " : "):gmatch("(.-) : ") do groups[#groups + 1] = group end
+  local values = {}
+  for value in (groups[n or #groups] or ""):gmatch("[^, ]+") do values[#values + 1] = value end
+  return values
+end
+
+local function ms(text)
+  local seconds = tonumber(text)
+  return seconds and floor(seconds * 1000 + 0.5)
+end
+
+---@class (exact) neap.nginx.try
+---@field status integer|nil
+---@field header_ms integer|nil until the answer's header; nil: none came
+---@field response_ms integer|nil until its end
+---@field has_connected boolean
+
+--- The tries of the n-th upstream that the request went to, or of the last; nil if there are none.
+---@param n integer|nil
+---@return neap.nginx.try[]|nil
+function upstream.tries(n)
+  local var = ngx.var
+  local statuses = var.upstream_status
+  if not statuses then return nil end
+  statuses = list(statuses, n)
+  if not statuses[1] then return nil end
+  local header, response = list(var.upstream_header_time, n), list(var.upstream_response_time, n)
+  local connect = list(var.upstream_connect_time, n)
+  local tries = {}
+  for i = 1, #statuses do
+    tries[i] = {
+      status = tonumber(statuses[i]), header_ms = ms(header[i]), response_ms = ms(response[i]),
+      has_connected = ms(connect[i]) ~= nil,
+    }
+  end
+  return tries
+end
+
+local function ended_by(try, took_ms, timeout_ms)
+  local is_late = timeout_ms and took_ms > timeout_ms
+  if try.header_ms and try.status ~= CLIENT_LEFT then return is_late and "timeout" or "answer" end
+  if try.status == 504 then return "timeout" end
+  if try.status and try.status ~= CLIENT_LEFT then return "transport" end
+  if try.status or ngx.status == CLIENT_LEFT then return is_late and "timeout" or "caller" end
+  return "transport"
+end
+
+--- The call that tries[last] ended; it took as long as tries[first] to tries[last] together.
+---@param policy neap.Policy
+---@param tries neap.nginx.try[]
+---@return neap.Call
+function upstream.call(policy, tries, first, last)
+  local took_ms, try = 0, tries[last]
+  for i = first, last do took_ms = took_ms + (tries[i].header_ms or tries[i].response_ms or 0) end
+  local call = { duration_ms = took_ms, ended_by = ended_by(try, took_ms, policy.timeout_ms) }
+  if call.ended_by ~= "answer" then
+    call.phase = try.has_connected and "header" or "connect"
+    return call
+  end
+  call.status = try.status
+  if last ~= #tries then return call end -- headers are the last one's
+  local var, verdict = ngx.var, policy.config.classify
+  if not upstream.PLAIN[verdict] then
+    call.grpc_status = var.upstream_trailer_grpc_status or var.upstream_http_grpc_status
+    call.headers = ngx.resp.get_headers()
+  elseif RETRY[try.status] then
+    call.headers = {
+      ["retry-after"] = var.upstream_http_retry_after, date = var.upstream_http_date,
+    }
+  end
+  return call
+end
+
+return upstream
