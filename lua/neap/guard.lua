@@ -175,7 +175,7 @@ function Guard:fallback(cause, call)
   end
   given.cause, given.key = cause, given.key or DEFAULT
   local of_key = existing(self, given.key) or self.lines[OVERFLOW] or self.line
-  local answered, value, err, info = self.chain:run(of_key, self.policy, given)
+  local answered, value, err, info = self.chain:run(of_key, self.policy, line.sealed(given))
   if answered then return value, info, err end
 end
 
@@ -239,8 +239,8 @@ function Guard:operator(key)
   return set
 end
 
---- How the breaker came to be as it is, with the rule and the numbers that made it so; nil if it has
---- not moved since this guard was made. Not to be changed: event handlers may hold it, too.
+--- How the breaker came to be as it is, with the rule and the numbers that made it so; nil if it
+--- has not moved since this guard was made. Not to be changed: event handlers may hold it, too.
 ---@param key? string
 ---@return neap.Event|nil
 function Guard:last_transition(key)

@@ -141,16 +141,42 @@ end
 
 local function is_read_only() error("call is read-only", 2) end
 
+local ARGS = {} -- names the arguments among a call's fields, where the policy can't reach them
+
+local function copied(args)
+  local copy = { n = args.n or #args }
+  for i = 1, copy.n do copy[i] = args[i] end
+  return copy
+end
+
+--- Of the arguments, whoever asks gets a copy of his own: what one function of the policy's does to
+--- it the next does not see, nor the function of a guard that is a fallback.
+local lends_args = {
+  __index = function(fields, name)
+    if name == "args" and fields[ARGS] then return copied(fields[ARGS]) end
+  end,
+}
+
 --- A call as the policy's functions see it: like the one that plain successes are classified in,
 --- they can't change it.
 local function sealed(fields)
-  return setmetatable({}, { __index = fields, __newindex = is_read_only, __metatable = false })
+  return setmetatable({}, {
+    __index = setmetatable(fields, lends_args), __newindex = is_read_only, __metatable = false,
+  })
+end
+
+--- The same for a call as a program describes it; its table is not used again.
+---@param call table
+---@return table
+function line.sealed(call)
+  if type(call.args) == "table" then call[ARGS], call.args = call.args, nil end
+  return sealed(call)
 end
 
 local function describe(self, ended, a, b, duration_ms, _, ...)
   local fields = {
     key = self.key, duration_ms = duration_ms, ended_by = "answer",
-    args = { n = select("#", ...), ... },
+    [ARGS] = { n = select("#", ...), ... },
   }
   if ended == "raised" then
     fields.raised, fields.error = true, a
@@ -170,7 +196,7 @@ function hooks.refuse(self, reason, retry_after_ms, moved, frame, _, ...)
   if fallback.applies(guard.policy, "refused") then
     local call = sealed {
       key = self.key, cause = "refused", refused = reason, error = err, ended_by = "refused",
-      retry_after_ms = err.retry_after_ms, args = { n = select("#", ...), ... },
+      retry_after_ms = err.retry_after_ms, [ARGS] = { n = select("#", ...), ... },
     }
     local answered, value, stage_err, info = guard.chain:run(self, guard.policy, call, frame.trail)
     if answered then return value, stage_err, info end
@@ -241,7 +267,7 @@ local function filled(self, given, duration_ms)
   if call.duration_ms == nil then call.duration_ms = duration_ms end
   call.ended_by = call.ended_by or "answer"
   call.key = call.key or self.key
-  return call
+  return call.args and line.sealed(call) or call
 end
 
 local function check_call(given)

@@ -35,9 +35,7 @@ static void lend_arguments(lua_State *L, const line_call *c) {
     lua_rawseti(L, lua_upvalueindex(M_ARGS), i);
   }
   if (args == c->line->lent_args) return;
-  lua_pushvalue(L, lua_upvalueindex(M_N));
-  lua_pushinteger(L, args);
-  lua_rawset(L, lua_upvalueindex(M_ARGS));
+  neap__set_lent_count(L, lua_upvalueindex(M_ARGS), args);
   c->line->lent_args = args;
 }
 

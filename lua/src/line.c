@@ -90,18 +90,24 @@ static void table_clear(lua_State *L, int table) {
   }
 }
 
-/* What one policy's functions put into the tables they are lent (with rawset, or into args) must
- * not be there for the next.  The method call is on top. */
+/* What M_ARGS shows as .n is not in it: there it could be overwritten. */
+void neap__set_lent_count(lua_State *L, int args, int count) {
+  lua_getmetatable(L, args);
+  lua_getfield(L, -1, "__index");
+  lua_pushinteger(L, count);
+  lua_setfield(L, -2, "n");
+  lua_pop(L, 2);
+}
+
+/* What one policy's functions put into the tables they are lent (with the host's own rawset) must not
+ * be there for the next.  The method call is on top. */
 static void lent_clear(lua_State *L, line *n) {
   int method = lua_gettop(L), call = method + 1, args = method + 2;
   lua_getupvalue(L, method, M_CALL);
   lua_getupvalue(L, method, M_ARGS);
   table_clear(L, call);
   table_clear(L, args);
-  lua_pushnil(L);
-  lua_setmetatable(L, args);
-  lua_pushinteger(L, 0);
-  lua_setfield(L, args, "n");
+  neap__set_lent_count(L, args, 0);
   n->lent_args = 0;
 }
 
@@ -155,14 +161,29 @@ static int l_adopt(lua_State *L) {
 
 static int lent_newindex(lua_State *L) { return luaL_error(L, "call is read-only"); }
 
+/* The table on top can't be written to but raw, and what it lacks is in the table below it, which
+ * goes. */
+static void seal(lua_State *L) {
+  lua_insert(L, -2);
+  lua_createtable(L, 0, 3);
+  lua_insert(L, -2);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, lent_newindex);
+  lua_setfield(L, -2, "__newindex");
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
+  lua_setmetatable(L, -2);
+}
+
 /* Pushes what a policy's classify is lent: M_CALL, M_FIELDS, M_ARGS.  The owner is at `owner`. */
 static void push_lent(lua_State *L, int owner) {
   int call = lua_gettop(L) + 1, fields = call + 1, args = call + 2;
   lua_newtable(L);
   lua_createtable(L, 0, 8);
-  lua_createtable(L, 4, 1);
-  lua_pushinteger(L, 0);
-  lua_setfield(L, args, "n");
+  lua_newtable(L);
+  lua_createtable(L, 4, 0);
+  seal(L);
+  neap__set_lent_count(L, args, 0);
   lua_pushvalue(L, args);
   lua_setfield(L, fields, "args");
   lua_pushliteral(L, "answer");
@@ -171,14 +192,10 @@ static void push_lent(lua_State *L, int owner) {
   lua_setfield(L, fields, "duration_ms");
   lua_getfield(L, owner, "key");
   lua_setfield(L, fields, "key");
-  lua_createtable(L, 0, 3);
   lua_pushvalue(L, fields);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, lent_newindex);
-  lua_setfield(L, -2, "__newindex");
-  lua_pushboolean(L, 0);
-  lua_setfield(L, -2, "__metatable");
-  lua_setmetatable(L, call);
+  lua_pushvalue(L, call);
+  seal(L);
+  lua_pop(L, 1);
 }
 
 /* All upvalues are at their indices. */
@@ -189,7 +206,7 @@ static void push_method(lua_State *L, lua_CFunction function) {
 
 /* line | owner | hooks -> all upvalues of the methods, in their order. */
 static void push_upvalues(lua_State *L) {
-  static const char *const names[] = {"result", "duration_ms", "n", "counted"};
+  static const char *const names[] = {"result", "duration_ms", "counted"};
   lua_insert(L, 1); /* hooks | line | owner */
   for (size_t i = 0; i < sizeof hook_names / sizeof hook_names[0]; i++) {
     lua_getfield(L, 1, hook_names[i]);

@@ -62,7 +62,6 @@ enum {
   M_ARGS,   /* M_FIELDS.args */
   M_RESULT, /* names of fields */
   M_DURATION,
-  M_N,
   M_COUNTED, /* "counted" */
   M_COUNT = M_COUNTED
 };
@@ -74,6 +73,9 @@ static inline line *method_line(lua_State *L) {
 static inline void push_ref(lua_State *L, int ref) {
   compat_getref(L, lua_upvalueindex(M_LINE), ref);
 }
+
+/* Makes .n of M_ARGS, which is at `args`. */
+void neap__set_lent_count(lua_State *L, int args, int count);
 
 /* Asks LINE_CLOCK of the line at `index`. */
 uint64_t neap__line_ask(lua_State *L, int index);

@@ -13,6 +13,17 @@ static lua_Integer check_list(lua_State *L, int arg) {
   return (lua_Integer)lua_rawlen(L, arg);
 }
 
+/* As check_list, for what changes it: what the host made read-only stays so, as the call that is
+ * lent. */
+static lua_Integer check_own_list(lua_State *L) {
+  lua_Integer n = check_list(L, 1);
+  if (luaL_getmetafield(L, 1, "__metatable")) {
+    if (!lua_toboolean(L, -1)) luaL_error(L, "this table is read-only");
+    lua_pop(L, 1);
+  }
+  return n;
+}
+
 /* i..j as a count, for which the decision pays; 0 if there is none, SIZE_MAX if it is that long. */
 static size_t charge_range(lua_State *L, lua_Integer i, lua_Integer j) {
   if (i > j) return 0;
@@ -23,7 +34,7 @@ static size_t charge_range(lua_State *L, lua_Integer i, lua_Integer j) {
 
 /* insert(t, [at,] value) */
 static int l_insert(lua_State *L) {
-  lua_Integer n = check_list(L, 1), at = n + 1;
+  lua_Integer n = check_own_list(L), at = n + 1;
   if (lua_gettop(L) != 2 && lua_gettop(L) != 3)
     return luaL_error(L, "wrong number of arguments to 'insert'");
   if (lua_gettop(L) == 3) {
@@ -41,7 +52,7 @@ static int l_insert(lua_State *L) {
 
 /* remove(t [, at]) -> what was there */
 static int l_remove(lua_State *L) {
-  lua_Integer n = check_list(L, 1), at = luaL_optinteger(L, 2, n);
+  lua_Integer n = check_own_list(L), at = luaL_optinteger(L, 2, n);
   if (!lua_isnoneornil(L, 2))
     luaL_argcheck(L, at == n || (at >= 1 && at <= n + 1), 2, "position out of bounds");
   charge_range(L, at, n);
@@ -143,7 +154,7 @@ static void heap_sink(lua_State *L, lua_Integer hole, lua_Integer n) {
 /* sort(t [, before]): a heap, so that n * log n comparisons are the most there are, and a `before`
  * that contradicts itself gives some order and no more. */
 static int l_sort(lua_State *L) {
-  lua_Integer n = check_list(L, 1);
+  lua_Integer n = check_own_list(L);
   if (!lua_isnoneornil(L, 2)) luaL_checktype(L, 2, LUA_TFUNCTION);
   lua_settop(L, 2);
   for (lua_Integer i = n / 2; i >= 1; i--) {

@@ -16,7 +16,7 @@
 ---@field ended_by? "answer"|"timeout"|"transport"|"caller"|"bulkhead"|"refused"
 ---@field phase? string how far it had come
 ---@field key? string of the breaker
----@field args? table what the function was given; .n how many
+---@field args? table what the function was given; .n how many; to be read
 ---@field id? string tells its answer from those of other calls
 ---@field cause? neap.Cause.fallback for fallback stages: why they are asked
 ---@field refused? neap.RefusalReason|"bulkhead" likewise: why it was refused
