@@ -1,4 +1,5 @@
---- The limits neap keeps, one line each:  NAME  measured  limit  holds|short.
+--- The limits neap keeps, one line each:  NAME  measured  limit  holds|short; or, of what depends
+-- on whoever else uses the machine:  NAME  measured  told.
 --
 --   lua5.4 tests/bench/gates.lua BUILD [--quick | --soak]
 --
@@ -26,6 +27,12 @@ local function line(name, measured, unit, limit, note, is_least)
   print(("%-58s %14s  %s %-14s %s%s"):format(
     name, digits:format(measured) .. unit, is_least and ">=" or "<=",
     ("%.14g"):format(limit) .. unit, holds and "holds" or "short", note and "   " .. note or ""))
+  io.stdout:flush()
+end
+
+--- What is told, and judged by nobody.
+local function told(name, measured, note)
+  print(("%-58s %14s  %-24s   %s"):format(name, measured, "told", note))
   io.stdout:flush()
 end
 
@@ -196,8 +203,11 @@ end
 
 local SIDECAR_ROUNDS, SOAKED, SOAKED_LONG, GROWTH_KB = 3, 100000, 1000000, 512
 
---- Beside nginx in front of the same upstream.  How fast neap's own answers come is told by its
---- processor time: what else runs here, the load included, has less of a say in that.
+--- Beside nginx in front of the same upstream.  How fast neap's own answers come is judged by its
+--- processor time: what else runs here, the load included, has less of a say in that.  By wall
+--- clock it is told besides, with the share of that time that neap had its processor: with the same
+--- share in both, near 1, the two ratios are the same; a load that cannot keep up with neap's own
+--- answers makes the one by wall clock too small.
 local sidecar_ratios = {
   { "sidecar: saturated, of nginx proxy_pass", "neap req/s", { "nginx req/s" }, 0.25,
     is_least = true },
@@ -208,17 +218,34 @@ local sidecar_ratios = {
 }
 local ADDED = { "sidecar: added to the median, 1,000 requests/s", nil, nil, 500, unit = " us" }
 
+local by_clock = {
+  { "sidecar: refusals a second, of proxied answers", "neap refused" },
+  { "sidecar: last good answers a second, of the same", "neap last_good" },
+}
+
+local function tell_by_clock(found)
+  local function busy(name) return found[name .. " busy"].median * 100 // 1 end
+  for _, one in ipairs(by_clock) do
+    local ratio = ratio_of(found, { nil, one[2] .. " req/s", { "neap req/s" } })
+    told(one[1], ("%.2fx"):format(ratio), ("wall clock; neap was busy for %d %% and %d %% of it")
+      :format(busy(one[2]), busy "neap"))
+  end
+end
+
 local function sidecar()
+  local last
   local gates = table.move(sidecar_ratios, 1, #sidecar_ratios, 2, { ADDED })
   best_of(gates, function(left)
     local found = run.measurements { "sh", here .. "/sidecar.sh", run.build(), SIDECAR_ROUNDS }
     local values = {}
+    last = found
     for _, gate in ipairs(left) do
       values[gate] = gate == ADDED and found["neap p50 us"].median - found["direct p50 us"].median
         or ratio_of(found, gate)
     end
     return values
   end)
+  tell_by_clock(last)
 end
 
 local function memory_flat(requests)

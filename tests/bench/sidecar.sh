@@ -5,11 +5,16 @@
 # Prints NAME, tab, one number a round:
 #
 #   ... p50 us     median latency at 1,000 requests/s over 16 connections, open loop (bench_load)
-#   ... req/s      saturated by wrk, 16 connections
+#   ... req/s      saturated by wrk, 16 connections: by wall clock
 #   ... cpu us     of neap's processor time for each of those requests
+#   ... busy       the share of the wall clock that neap had a processor
 #   neap kB        resident after each slice of requests; soak: REQUESTS of them in 20 slices
 #
 # The upstream is another nginx with a fixed answer; it, the proxies and the load share this machine.
+# The proxies have its last processor to themselves, all else has the first, so that by wall clock,
+# too, a proxy's own work is the limit: it is where busy is about 1.  Where it is less, the load or
+# somebody else's program was, and requests a second say that much less about neap; its processor
+# time per request says the same on a machine that is in use.
 set -eu
 build=$1 rounds=$2 soak=${4:-0}
 neap=$build/bin/neap load=$build/bench/bench_load
@@ -25,6 +30,11 @@ stop() {
 trap 'stop; exit 1' INT TERM
 trap stop EXIT
 
+# ---- processors ----
+
+allowed=$(awk '/^Cpus_allowed_list/ { print $2 }' /proc/self/status)
+first=${allowed%%[-,]*} last=${allowed##*[-,]}
+
 # ---- servers ----
 
 # Four ports in a row that nobody uses.
@@ -39,7 +49,7 @@ until ports_are_free; do port=$((port + 4)); done
 upstream=127.0.0.1:$port proxy=127.0.0.1:$((port + 1))
 sidecar=127.0.0.1:$((port + 2)) admin=127.0.0.1:$((port + 3))
 
-# nginx_start NAME 'http block'
+# nginx_start NAME PROCESSOR 'http block'
 nginx_start() {
   mkdir "$dir/$1"
   cat >"$dir/$1.conf" <<EOF
@@ -56,19 +66,19 @@ http {
   fastcgi_temp_path $dir/$1/fastcgi;
   uwsgi_temp_path $dir/$1/uwsgi;
   scgi_temp_path $dir/$1/scgi;
-  $2
+  $3
 }
 EOF
-  nginx -p "$dir/$1" -e "$dir/$1/error.log" -c "$dir/$1.conf" &
+  taskset -c "$2" nginx -p "$dir/$1" -e "$dir/$1/error.log" -c "$dir/$1.conf" &
   pids="$pids $!"
 }
 
-nginx_start upstream "server {
+nginx_start upstream "$first" "server {
   listen $upstream;
   default_type application/json;
   location / { return 200 '{\"flag\":\"new-checkout\",\"value\":true,\"variant\":\"on\",\"reason\":\"STATIC\"}'; }
 }"
-nginx_start proxy "upstream u { server $upstream; keepalive 64; keepalive_requests 1000000000; }
+nginx_start proxy "$last" "upstream u { server $upstream; keepalive 64; keepalive_requests 1000000000; }
 server {
   listen $proxy;
   location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ''; }
@@ -101,7 +111,7 @@ return {
   },
 }
 EOF
-"$neap" serve "$dir/config.lua" 2>"$dir/neap.log" &
+taskset -c "$last" "$neap" serve "$dir/config.lua" 2>"$dir/neap.log" &
 neap_pid=$!
 pids="$pids $neap_pid"
 
@@ -133,7 +143,7 @@ note() { if [ -t 2 ]; then printf '\r%-60s' "$*" >&2; fi; }
 # at_rate NAME ADDRESS PATH
 at_rate() {
   note "sidecar: $1, 1,000 requests/s"
-  "$load" "$2" "$3" 1000 3 16 >"$dir/load"
+  taskset -c "$first" "$load" "$2" "$3" 1000 3 16 >"$dir/load"
   awk -F'\t' '$1 == "p50" { print $2 }' "$dir/load" >>"$dir/$1 p50 us"
   errors=$(awk -F'\t' '$1 == "errors" { print $2 }' "$dir/load")
   [ "$errors" = 0 ] || { echo "sidecar.sh: $1: $errors requests failed" >&2; exit 1; }
@@ -153,12 +163,13 @@ check_answers() {
 saturated() {
   note "sidecar: $1, saturated"
   before=$(neap_cpu_ns)
-  wrk -t1 -c16 -d1s "http://$2$3" >"$dir/wrk"
+  taskset -c "$first" wrk -t1 -c16 -d1s "http://$2$3" >"$dir/wrk"
   after=$(neap_cpu_ns)
   check_answers "$1"
   awk '/^Requests\/sec/ { print $2 }' "$dir/wrk" >>"$dir/$1 req_s"
   case $1 in neap*)
-    awk -v ns=$((after - before)) '/requests in/ { print ns / 1000 / $1 }' "$dir/wrk" >>"$dir/$1 cpu us" ;;
+    awk -v ns=$((after - before)) '/requests in/ { print ns / 1000 / $1 }' "$dir/wrk" >>"$dir/$1 cpu us"
+    awk -v ns=$((after - before)) '/requests in/ { print ns / 1e9 / $4 }' "$dir/wrk" >>"$dir/$1 busy" ;;
   esac
 }
 
@@ -195,6 +206,6 @@ fi
 note ""
 [ ! -t 2 ] || printf '\r' >&2
 
-for file in "$dir"/*" p50 us" "$dir"/*" req_s" "$dir"/*" cpu us" "$dir/neap kB"; do
+for file in "$dir"/*" p50 us" "$dir"/*" req_s" "$dir"/*" cpu us" "$dir"/*" busy" "$dir/neap kB"; do
   [ -f "$file" ] && printf '%s\t%s\n' "$(basename "$file" | sed 's,req_s,req/s,')" "$(tr '\n' ' ' <"$file")"
 done
