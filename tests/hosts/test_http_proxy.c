@@ -1369,6 +1369,26 @@ static void test_early_answer_and_close(void **state) {
   }
 }
 
+/* It takes more than one look to read it. */
+static void test_large_early_answer(void **state) {
+  static char answer[60045] = "HTTP/1.1 413 Large\r\nContent-Length: 60000\r\n\r\n";
+  size_t head = strlen(answer);
+  (void)state;
+  memset(answer + head, 'x', sizeof answer - head);
+  open_all();
+  int c = dial_proxy();
+  int u = upload_some(c, SENT_ALL);
+  assert_int_equal(head + 60000, sizeof answer);
+  turn_for(20); /* nothing is left to be sent, only to be read */
+  assert_int_equal(send(u, answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+  close(u);
+  assert_memory_equal(hear_message(c, 60000), answer + head, 60000);
+  assert_begins(heard, "HTTP/1.1 413 Large\r\n");
+  assert_int_equal(guard.outcomes[NEAP_NEUTRAL], 1);
+  close(c);
+  close_all();
+}
+
 /* ---- Names ----------------------------------------------------------------------------------- */
 
 static const char *addresses; /* what the name leads to; NULL: nowhere */
@@ -1626,6 +1646,7 @@ int main(void) {
       IT("holds back a client whose upstream does not read", test_large_request),
       IT("stops an upload that was answered early (B251)", test_early_answer),
       IT("passes an early answer on of an upstream that then closes", test_early_answer_and_close),
+      IT("passes all of it on, however large", test_large_early_answer),
       IT("does not wait for a dead IPv6 address (B244)", test_dead_ipv6),
       IT("follows a name to its new address (B245)", test_new_address),
       IT("keeps connections while the addresses are the same", test_same_addresses),
