@@ -108,6 +108,11 @@ local function claim(self, key)
   return breaker and line.new(self, key, breaker)
 end
 
+--- Of a shared panel: whether another process has made that key's breaker, so it costs no room.
+local function has_row(self, key)
+  return self.panel ~= nil and self.panel:find(self.name .. "/" .. key) ~= nil
+end
+
 --- The line of that key, made if there is room, else the one that all such keys share.
 ---@param key string
 ---@return table
@@ -120,7 +125,7 @@ function Guard:line_of(key)
     shared = claim(self, OVERFLOW) or line.new(self, OVERFLOW, core.breaker())
     self.lines[OVERFLOW] = shared
   end
-  local made = self.count < self.max_keys and claim(self, key)
+  local made = (self.count < self.max_keys or has_row(self, key)) and claim(self, key)
   if made then
     self.lines[key] = made
     self.count = self.count + 1
