@@ -36,6 +36,7 @@ test   command:promtool         prometheus            metrics format check
 test   command:spin             spin                  model check
 test   command:openssl          openssl               certificates for the TLS tests
 test   command:nginx            nginx-light           an upstream that speaks HTTP/2
+test   nginx:ngx_http_lua_module  libnginx-mod-http-lua  Lua in nginx, with LuaJIT
 test   command:git              git                   list of files to check
 bench  command:valgrind         valgrind              instruction counts
 bench  command:wrk              wrk                   load
@@ -51,6 +52,8 @@ is_there() {
         pkg-config --exists "$module" 2>/dev/null && return 0
       done
       return 1 ;;
+    nginx:*) [ -e "$(PATH="$PATH:/usr/sbin" nginx -V 2>&1 | tr ' ' '\n' |
+      sed -n 's/^--modules-path=//p')/$name.so" ] ;;
     lua:*) lua5.4 -e "require '$name'" >/dev/null 2>&1 ;;
     header:*)
       for header in $(echo "$name" | tr , ' '); do

@@ -206,8 +206,8 @@ local function ask(of_guard, key)
     local of_line, permit = take()
     if of_line then
       local tries = upstream.tries()
-      local last = tries and #tries - 1 or 0 -- this try has begun
-      if last > 0 then
+      local last = tries and #tries
+      if tries then
         report(of_line, permit, upstream.call(of_line.guard.policy, tries, last, last))
       else
         give_back(of_line, permit, "neutral")

@@ -33,10 +33,13 @@ function upstream.is_plain(classify)
   return true
 end
 
---- The n-th group of a variable, or the last, as a list.
+--- The n-th group of a variable, or the last that is not empty, as a list.  While a server is being
+--- chosen there is an empty one at the end.
 local function list(text, n)
   local groups = {}
-  for group in ((text or "") .. " : "):gmatch("(.-) : ") do groups[#groups + 1] = group end
+  for group in ((text or "") .. " : "):gmatch("(.-) : ") do
+    if n or group ~= "" then groups[#groups + 1] = group end
+  end
   local values = {}
   for value in (groups[n or #groups] or ""):gmatch("[^, ]+") do values[#values + 1] = value end
   return values

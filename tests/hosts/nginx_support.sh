@@ -1,0 +1,179 @@
+# Starts nginx with neap in it, for the tests test_nginx*.sh, which source this file.
+#
+#   nginx_serve NAME 'http block' ['main block']   4 workers in $dir/NAME; $pid is the master's
+#   nginx_stop                                     the last one; it must end by itself
+#
+# $upstream is a server that does what the query asks for: how=500, hang, close, slow, junk, wait or a status
+set -eu
+lua=${LUA:-lua5.4} build=${NEAP_BUILD:?} root=${NEAP_ROOT:?}
+modules=$(nginx -V 2>&1 | tr ' ' '\n' | sed -n 's/^--modules-path=//p')
+if ! [ -e "$modules/ngx_http_lua_module.so" ] || ! [ -e "$build/lua5.1/neap/core.so" ]; then
+  echo "skipped: needs nginx with its Lua module, and neap built for LuaJIT" >&2
+  exit 77
+fi
+
+dir=$(mktemp -d)
+chmod 755 "$dir"
+panel=/dev/shm/neap-test-$$
+pids=""
+finish() {
+  status=$?
+  trap - EXIT
+  for one in $pids; do
+    # shellcheck disable=SC2046  # a list of numbers
+    kill -KILL "$one" $(pgrep -P "$one") 2>/dev/null || :
+  done
+  [ $status -eq 0 ] || [ $status -eq 77 ] || tail -n 40 "$dir"/*/error.log >&2 2>/dev/null || :
+  rm -rf "$dir"
+  rm -f "$panel".*
+}
+trap finish EXIT
+trap 'exit 1' INT TERM
+
+fail() {
+  echo "$(basename "$0"): $*" >&2
+  exit 1
+}
+
+# within SECONDS COMMAND...
+within() {
+  left=$(($1 * 20))
+  shift
+  until "$@"; do
+    left=$((left - 1))
+    [ $left -gt 0 ] || fail "not in time: $*"
+    sleep 0.05
+  done
+}
+
+# Ports that nobody listens on.
+# shellcheck disable=SC2046  # a list of numbers
+set -- $($lua -e '
+  local uv, held = require "luv", {}
+  for i = 1, 4 do
+    held[i] = uv.new_tcp()
+    held[i]:bind("127.0.0.1", 0)
+    io.write(held[i]:getsockname().port, " ")
+  end')
+port=$1 upstream_port=$2 second_port=$3 nobody_port=$4
+site=http://127.0.0.1:$port upstream=127.0.0.1:$upstream_port
+
+# A module with a sanitizer in it needs its runtime first.
+preload=""
+if nm -D "$build/lua5.1/neap/core.so" | grep -q __asan_init; then
+  preload="env LD_PRELOAD=$(cc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0"
+fi
+
+user=""
+if [ "$(id -u)" -eq 0 ]; then user="user nobody $(id -gn nobody);"; fi
+
+# What it does, by request: the last line of its log is what it was asked.
+misbehaving='
+  location / {
+    content_by_lua_block {
+      local how = ngx.var.arg_how
+      if how == "hang" then ngx.sleep(5)
+      elseif how == "slow" then ngx.sleep(0.3)
+      elseif how == "close" then return ngx.exit(444)
+      elseif how == "junk" then
+        local socket = ngx.req.socket(true)
+        socket:send("HTTP/1.1 200 OK\r\nA\0: b\r\n\r\n")
+        return ngx.exit(444)
+      elseif how == "wait" then
+        ngx.header["Retry-After"] = 30
+        return ngx.exit(503)
+      elseif how and how ~= "" then return ngx.exit(tonumber(how)) end
+      ngx.say("primary")
+    }
+  }'
+
+nginx_config() { # NAME HTTP MAIN
+  mkdir -p "$dir/$1"
+  cat >"$dir/$1/nginx.conf" <<CONF
+load_module $modules/ndk_http_module.so;
+load_module $modules/ngx_http_lua_module.so;
+daemon off;
+worker_processes 4;
+$user
+pid $dir/$1/pid;
+error_log $dir/$1/error.log notice;
+${3:-}
+events { worker_connections 512; }
+http {
+  access_log off;
+  client_body_temp_path $dir/$1/body;
+  proxy_temp_path $dir/$1/proxy;
+  fastcgi_temp_path $dir/$1/fastcgi;
+  uwsgi_temp_path $dir/$1/uwsgi;
+  scgi_temp_path $dir/$1/scgi;
+  lua_package_path "$root/lua/?.lua;$root/lua/?/init.lua;;";
+  lua_package_cpath "$build/lua5.1/?.so;;";
+  upstream good { server $upstream; }
+  server {
+    listen $upstream reuseport;
+    listen 127.0.0.1:$second_port reuseport;
+    $misbehaving
+  }
+  $2
+}
+CONF
+}
+
+nginx_serve() { # NAME HTTP [MAIN]
+  nginx_config "$@"
+  $preload nginx -p "$dir/$1" -e error.log -c "$dir/$1/nginx.conf" 2>"$dir/$1/out" &
+  pid=$!
+  name=$1
+  pids="$pids $pid"
+  within 10 answers
+}
+
+answers() {
+  kill -0 "$pid" || fail "nginx ended: $(cat "$dir/$name/out" "$dir/$name/error.log")"
+  curl -s -o /dev/null "http://$upstream/"
+}
+
+nginx_stop() {
+  kill -QUIT "$pid"
+  within 10 has_ended
+  crashes=$(grep -c -E 'exited on signal|runtime error|\[alert\]' "$dir/$name/error.log" || :)
+  [ "$crashes" = "${1:-0}" ] || fail "$crashes lines of trouble: $(
+    grep -E 'exited on signal|runtime error|\[alert\]' "$dir/$name/error.log")"
+}
+has_ended() { ! kill -0 "$pid" 2>/dev/null; }
+
+# status PATH [CURL OPTIONS]: a connection of its own, so that any worker may get it
+status() {
+  path=$1
+  shift
+  curl -s -o "$dir/body" -D "$dir/head" -w '%{http_code}' --max-time 10 "$@" "$site$path"
+}
+
+# gets STATUS PATH [CURL OPTIONS]
+gets() {
+  expected=$1
+  shift
+  got=$(status "$@") || :
+  [ "$got" = "$expected" ] || fail "$1: $got, not $expected"
+}
+
+header() { tr -d '\r' <"$dir/head" | grep -qi -- "^$1\$" || fail "no $1 in $(cat "$dir/head")"; }
+
+# metric 'SERIES VALUE': the page has that line
+metric() {
+  curl -sf "$site/metrics" >"$dir/metrics"
+  grep -qxF -- "$1" "$dir/metrics" || fail "not $1, but: $(grep -F -- "${1% *}" "$dir/metrics")"
+}
+has_metric() { curl -sf "$site/metrics" | grep -qxF -- "$1"; }
+
+# calls POLICY OUTCOME NUMBER [KEY]
+calls() { metric "neap_calls_total{policy=\"$1\",key=\"${4:-default}\",outcome=\"$2\"} $3"; }
+
+# state POLICY 0|1|2 [KEY]
+state() { metric "neap_breaker_state{policy=\"$1\",key=\"${3:-default}\"} $2"; }
+
+# policy NAME 'keys' [FALLBACK]: a file in $dir/policies
+policy() {
+  mkdir -p "$dir/policies"
+  printf 'return {\n  name = "%s",\n  %s\n}\n' "$1" "$2" >"$dir/policies/$1.lua"
+}
