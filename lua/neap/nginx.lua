@@ -320,6 +320,14 @@ local function no_guard(_, name)
   error(("there is no policy %s%s"):format(tostring(name), suggest.hint(name, names)), 2)
 end
 
+local function open_panel(path, rows)
+  local opened, notice = core.panel_shared(path, rows)
+  if not opened then error(notice, 0) end
+  if notice then log("warning", notice) end
+  requests:lend(opened)
+  return opened
+end
+
 --- Opens the panel, loads the policies, makes a guard of each: by the policies' names.  For
 --- init_by_lua; raises if anything is wrong, so nginx does not start, or goes on as it was.
 ---@param given neap.nginx.options
@@ -334,10 +342,7 @@ function nginx.open(given)
   if not requests then error("this is not nginx with OpenResty's LuaJIT", 2) end
   nginx.log = log_requests
   if given.panel then
-    local opened, notice = core.panel_shared(given.panel, given.rows or PANEL_ROWS)
-    if not opened then error(notice, 0) end
-    if notice then log("warning", notice) end
-    panel = opened
+    panel = requests:borrow(given.panel) or open_panel(given.panel, given.rows or PANEL_ROWS)
   end
   guards = setmetatable({}, { __index = no_guard })
   local errors

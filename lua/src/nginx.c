@@ -15,7 +15,10 @@
  * Where that is missing (no nginx, another LuaJIT) there is no table. */
 #include "nginx.h"
 
+#include <unistd.h>
+
 #include "line.h"
+#include "panel.h"
 
 #if LUA_VERSION_NUM == 501 && defined(__linux__)
 
@@ -431,6 +434,38 @@ static int l_plain(lua_State *L) {
   return 0;
 }
 
+/* ---- Lending a panel ------------------------------------------------------------------------- */
+
+/* With lua_code_cache off every request has a Lua state of its own, in a worker that may not open
+ * the file any more: it borrows what the master has opened, whose state lives longer. */
+static neap_shared lent;
+static pid_t lender;
+
+/* requests:lend(panel) */
+static int l_lend(lua_State *L) {
+  luaL_checkudata(L, 1, REQUESTS);
+  box_shared *box = (box_shared *)luaL_checkudata(L, 2, NEAP__PANEL_SHARED);
+  lent = box->shared;
+  lender = getpid();
+  return 0;
+}
+
+/* requests:borrow(path) -> panel | nil */
+static int l_borrow(lua_State *L) {
+  luaL_checkudata(L, 1, REQUESTS);
+  size_t length;
+  const char *path = luaL_checklstring(L, 2, &length);
+  bool is_it = lent.panel && strncmp(lent.path, path, length) == 0 && lent.path[length] == '.';
+  if (!is_it || lender == getpid()) return 0;
+  box_shared *box = (box_shared *)compat_new(L, sizeof *box, 0);
+  *box = (box_shared){.box = {lent.panel}, .shared = lent, .is_lent = true};
+  luaL_getmetatable(L, NEAP__PANEL_SHARED);
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
+/* ---- The parts ------------------------------------------------------------------------------- */
+
 /* requests:count() -> open, lost: permits that are out, and those that were dropped so far */
 static int l_count(lua_State *L) {
   const requests *q = (const requests *)luaL_checkudata(L, 1, REQUESTS);
@@ -450,7 +485,8 @@ static void new_class(lua_State *L, const char *name, const luaL_Reg *methods) {
 }
 
 void neap__open_nginx(lua_State *L) {
-  static const luaL_Reg of_requests[] = {{"gate", l_gate}, {"count", l_count}, {NULL, NULL}};
+  static const luaL_Reg of_requests[] = {
+      {"gate", l_gate}, {"count", l_count}, {"lend", l_lend}, {"borrow", l_borrow}, {NULL, NULL}};
   static const luaL_Reg of_gate[] = {{"plain", l_plain}, {NULL, NULL}};
   new_class(L, REQUESTS, of_requests);
   new_class(L, GATE, of_gate);
