@@ -5,6 +5,7 @@
 #
 # $upstream is a server that does what the query asks for: how=500, hang, close, slow, junk, wait or a status
 set -eu
+PATH=$PATH:/usr/sbin
 lua=${LUA:-lua5.4} build=${NEAP_BUILD:?} root=${NEAP_ROOT:?}
 modules=$(nginx -V 2>&1 | tr ' ' '\n' | sed -n 's/^--modules-path=//p')
 if ! [ -e "$modules/ngx_http_lua_module.so" ] || ! [ -e "$build/lua5.1/neap/core.so" ]; then
@@ -121,9 +122,15 @@ CONF
 
 nginx_serve() { # NAME HTTP [MAIN]
   nginx_config "$@"
-  $preload nginx -p "$dir/$1" -e error.log -c "$dir/$1/nginx.conf" 2>"$dir/$1/out" &
-  pid=$!
   name=$1
+  # By its full name and with a parent that goes: so it could start a new binary.
+  (
+    $preload "$(command -v nginx)" -p "$dir/$1" -e error.log -c "$dir/$1/nginx.conf" 2>"$dir/$1/out" &
+    echo $! >"$dir/$1/started"
+    sleep 0.5
+  ) &
+  within 5 test -s "$dir/$1/started"
+  pid=$(cat "$dir/$1/started")
   pids="$pids $pid"
   within 10 answers
 }
