@@ -84,9 +84,9 @@ local function text_fault(text)
   if text:find("^\27") then return "is compiled Lua: only source is loaded" end
 end
 
---- Lua names a chunk in errors by its first 60 bytes or so: a long path gives way to its end.
+--- Lua names a chunk in errors by its first 50 bytes or so: a long path gives way to its end.
 local function chunk_name(path)
-  return "@" .. (#path <= 55 and path or "..." .. path:sub(-50))
+  return "@" .. (#path <= 50 and path or "..." .. path:sub(-45))
 end
 
 local function compile(text, path, env)

@@ -10,7 +10,7 @@ local suggest = require "neap.suggest"
 
 local validate = {}
 
-local shown, rawlen = problem.shown, rawlen or function(t) return #t end
+local shown = problem.shown
 local MOST_UNKNOWN, MOST_CAUSES = 50, 20
 
 ---@alias neap.report fun(key: string, value: any, format: string, ...: any)
@@ -188,9 +188,18 @@ local function at(given, key)
   if type(section) == "table" then return rawget(section, name) end
 end
 
+--- The largest place in a list; its length would be any place before a gap.
+local function last_place(list)
+  local last = 0
+  for key in next, list do
+    if type(key) == "number" and key % 1 == 0 and key > last then last = key end
+  end
+  return last
+end
+
 --- A list of choices, read raw: what its metatable does would not be bounded here.
 local function checked_list(spec, list, report)
-  local copy, n = {}, math.min(rawlen(list), MOST_CAUSES)
+  local copy, n = {}, math.min(last_place(list), MOST_CAUSES)
   for i = 1, n do
     local value = rawget(list, i)
     local fault = choice_fault(spec, value)

@@ -134,8 +134,17 @@ static inline void compat_setfuncs(lua_State *L, const luaL_Reg *reg, int upvalu
 #define lua_rawlen(L, index)            lua_objlen((L), (index))
 #define LUA_OPLT                        1
 #define lua_compare(L, a, b, op)        lua_lessthan((L), (a), (b))
-#define lua_rawgeti(L, index, n)        (lua_rawgeti)((L), (index), (int)(n))
+#define lua_rawgeti(L, index, n)        compat_rawgeti((L), (index), (n))
 #define lua_rawseti(L, index, n)        (lua_rawseti)((L), (index), (int)(n))
+
+static inline void compat_rawgeti(lua_State *L, int index, lua_Integer n) {
+  if (n == (int)n) {
+    (lua_rawgeti)(L, index, (int)n);
+  } else { /* which no list has */
+    lua_pushnumber(L, (lua_Number)n);
+    lua_rawget(L, index > 0 || index <= LUA_REGISTRYINDEX ? index : index - 1);
+  }
+}
 #endif
 
 #endif

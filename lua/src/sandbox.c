@@ -262,7 +262,8 @@ static int l_run(lua_State *L) {
 
 static uint32_t check_limit(lua_State *L, int arg, lua_Integer most) {
   lua_Integer n = luaL_checkinteger(L, arg);
-  luaL_argcheck(L, n >= 1 && n <= most, arg, "out of range");
+  bool is_whole = lua_tonumber(L, arg) == (lua_Number)n;
+  luaL_argcheck(L, is_whole && n >= 1 && n <= most, arg, "out of range");
   return (uint32_t)n;
 }
 

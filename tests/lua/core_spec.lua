@@ -411,11 +411,11 @@ describe("after closing", function()
       local b = panel:claim "a"
       open(b, r, 0)
       local probe = b:acquire(r, 1000)
-      setmetatable({}, { __gc = function()
+      version.finalized(function()
         seen[1] = { pcall(b.report, b, r, 1000, probe, "success") }
         seen[2] = { pcall(panel.count, panel) }
         seen[3] = probe
-      end })
+      end)
     end
     collectgarbage()
     collectgarbage()

@@ -357,7 +357,11 @@ describe("guard", function()
     assert.equal("b's default", (a:call(bad)))
   end)
 
-  it("may wait in a coroutine", function()
+  local it_waits = version.can_yield and it or function(title, f)
+    it(title .. ": not on Lua 5.1", function() assert.is_false((pcall(f))) end)
+  end
+
+  it_waits("may wait in a coroutine", function()
     local a = pair({ stages = { to_b } }, {}, { serve = coroutine.yield })
     local co = coroutine.create(function() return a:call(bad, "x") end)
     assert.same({ true, "x" }, { coroutine.resume(co) })
@@ -365,7 +369,7 @@ describe("guard", function()
     assert.same({ "resumed", "guard" }, { value, info.source })
   end)
 
-  it("goes on with its own last good answers when the policy changes while it waits", function()
+  it_waits("goes on with its own last good answers when the policy changes meanwhile", function()
     local a = pair({ stages = { to_b, last_good() } }, {}, { serve = coroutine.yield })
     a:call(ok, "x")
     local co = coroutine.create(function() return a:call(bad, "x") end)

@@ -178,14 +178,7 @@ describe("report", function()
   it("checks its table without taking memory for it", function()
     local check = require("neap.reported").check
     local given = { status = 200, ended_by = "answer", duration_ms = 5, args = {} }
-    check(given)
-    collectgarbage()
-    collectgarbage "stop"
-    local before = collectgarbage("count")
-    for _ = 1, 1000 do check(given) end
-    local taken = collectgarbage("count") - before
-    collectgarbage "restart"
-    assert.equal(0, taken)
+    assert.equal(0, fixture.allocated(1000, function() check(given) end))
   end)
 
   it("leaves the table it is given as it was, whatever kind of table that is (B172)", function()

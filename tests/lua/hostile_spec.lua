@@ -37,6 +37,14 @@ describe("a hostile classify", function()
     end)
   end
 
+  it("in words that this Lua does not know is refused", function()
+    for _, case in ipairs(hostile.unknown) do
+      local p, err = fixture.parse("classify = function(call) " .. case[2] .. " end")
+      assert.is_nil(p)
+      assert.matches("policies/x.lua:%d+: .*near", tostring(err))
+    end
+  end)
+
   it("at load does no harm either", function()
     for _, text in ipairs {
       "while true do end", "local s = 'x' while true do s = s .. s end",
@@ -176,7 +184,7 @@ describe("what the host has", function()
   local function everything()
     local all = {}
     for _, name in ipairs(LIBRARIES) do
-      for key, value in pairs(_G[name]) do all[name .. "." .. tostring(key)] = value end
+      for key, value in pairs(_G[name] or {}) do all[name .. "." .. tostring(key)] = value end
     end
     for key, value in pairs(_G) do all[tostring(key)] = value end
     all.index, all.meta = getmetatable("").__index, getmetatable("")

@@ -77,7 +77,7 @@ describe("a policy file", function()
 end)
 
 describe("a text that is no policy", function()
-  local bytecode = string.dump(assert(_G.load(GOOD)))
+  local bytecode = string.dump(assert(version.compile(GOOD)))
   for _, case in ipairs {
     -- what            text                               error
     { "nothing",       "",                                "x.lua: is empty" },
@@ -318,7 +318,7 @@ describe("require", function()
     { "nil", "x.lua:1: require: nil is no name of a module" },
     { '"io"', "x.lua:1: require: there is no io below " },
     { '"neap.core"', "x.lua:1: require: there is no neap.core below " },
-    { '"lib.wrong"', "lib/wrong.lua:3: unexpected symbol near <eof>" },
+    { '"lib.wrong"', "lib/wrong.lua:3: unexpected symbol near " },
   } do
     it(("of %s: %s (B140, B176)"):format(case[1], case[3] or case[2]), function()
       fixture.write(dir .. "/x.lua",
@@ -382,7 +382,7 @@ describe("a classify of the policy's", function()
     { "error('boom')",               "policies/x.lua:6: boom" },
     { "error({ code = 5 })",         "an error object that is a table value" },
     { "return call.result.code",
-      "policies/x.lua:6: attempt to index a nil value (field 'result')" },
+      "policies/x.lua:6: " .. version.index_nil "result" },
     { "while true do end",           "took more than its 100000 steps" },
   } do
     it(("is replaced for this call by the shipped verdict: %s (B083)"):format(case[1]), function()
@@ -431,7 +431,8 @@ describe("a classify of the policy's", function()
     local result = setmetatable({}, { __index = function() coroutine.yield("host") end })
     local function try()
       local outcome, _, _, fault = p.classify { now = true, status = 503, result = result }
-      assert.same({ "failure", "yielded, which a policy's function cannot" }, { outcome, fault })
+      assert.equal("failure", outcome)
+      assert.matches("yield", fault)
       assert.same({ "success" }, { p.classify {} })
     end
     try()
@@ -470,7 +471,7 @@ describe("a classify of the policy's", function()
     { "a function in a table",
       "classify.http.class = setmetatable({}, { __index = function() return type end })",
       "success", 'answered a function, not "success", "failure" or "neutral"' },
-    { "nothing", "classify.http.class = nil", "success", "attempt to index a nil value" },
+    { "nothing", "classify.http.class = nil", "success", "a nil value" },
     { "a circle", "classify.http.status = setmetatable({ http = classify.http }, {})", "success" },
     { "a deep table", "local t = {} for _ = 1, 100000 do t = { t } end "
       .. "classify.http.status = setmetatable({ x = t }, {})", "success" },

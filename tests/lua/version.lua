@@ -29,6 +29,45 @@ version.can_yield = select("#", coroutine.resume(coroutine.create(function()
   return pcall(coroutine.yield)
 end))) == 1
 
+--- Collects all there is to collect: what LuaJIT compiled, too.
+function version.collect()
+  if version.is_jit then require("jit").flush() end
+  collectgarbage()
+  collectgarbage()
+end
+
+--- Drops a coroutine that waits.  To be given it at once: whoever else holds it keeps it alive.
+function version.give_up(co)
+  if coroutine.close then return assert(coroutine.close(co)) end
+  co = nil -- luacheck: ignore
+  collectgarbage()
+  collectgarbage()
+end
+
+--- An object that, when it is collected, has f called.
+function version.finalized(f)
+  if not _G.newproxy then return setmetatable({}, { __gc = f }) end
+  local object = _G.newproxy(true)
+  getmetatable(object).__gc = f
+  return object
+end
+
+--- How many arguments a call can have, about.
+version.most_arguments = _VERSION == "Lua 5.1" and 7000 or 100000
+
+--- string.match gives up on patterns that nest too deeply, rather than try for ever.
+version.has_bounded_patterns = not pcall(string.match, ("x"):rep(300), ("x?"):rep(300))
+
+--- What indexing a field that is nil raises.
+function version.index_nil(field)
+  local text = _VERSION == "Lua 5.1" and "attempt to index field '%s' (a nil value)"
+    or "attempt to index a nil value (field '%s')"
+  return text:format(field)
+end
+
+--- How often something is to be done until all that LuaJIT compiles of it is compiled.
+version.rounds_to_settle = version.is_jit and 2000 or 10
+
 --- A function that holds `value` in a to-be-closed variable while it calls f; nil where there are
 --- none.
 function version.closing(value, f)

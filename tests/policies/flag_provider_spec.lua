@@ -81,7 +81,7 @@ describe("policies/flag_provider.lua", function()
 
   it("changes with its one number: two failures open it when it says so", function()
     local file = assert(io.open("policies/flag_provider.lua"))
-    local text, n = file:read("a"):gsub("failures = 5", "failures = 2")
+    local text, n = file:read("*a"):gsub("failures = 5", "failures = 2")
     file:close()
     assert.equal(1, n)
     local policy = assert(require("neap.policy").parse(text, "flag_provider.lua"))
