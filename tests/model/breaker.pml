@@ -8,6 +8,7 @@
  * Each shared load, store or compare-and-swap is one step; a worker may die between any two of them (-DCRASH=n).
  * Memory is sequentially consistent here: the code uses seq_cst for these accesses.
  * A mutant is the protocol with one thing left out: it must fail, or the check that would see it does not work.
+ * The numbers in brackets at the asserts are those of docs/design-rules.md.
  */
 #if defined(WINDOW)
 /*
@@ -23,7 +24,7 @@
  *   BLIND  a success never looks                                                 (mutant: missed trip)
  *   LATEMARK  a failure marks after it has summed                                (mutant: missed trip)
  *   OLDMARK   an evaluation may replace the mark of a newer tag                  (mutant: missed trip)
- *   GEOM   a reload changes the window's geometry once, at any time
+ *   GEOM=n a reload changes the window's geometry, at any time, n times (two generations of rules, to and fro)
  *   STEPBACK  the clock goes back to 1 once, at any time
  * E is just the epoch here: even = closed, odd = open.  The tag is epoch + geometry generation.
  */
@@ -140,7 +141,7 @@ again:
 		cell[(t % NB) * KINDS + kind] = n; ok = 1;
 		if :: MINE(c,e) && CS(c) != at -> REC(kind, e, CS(c)) = 0 :: else fi;   /* of another lap: forgotten */
 		rec[e]++; REC(kind, e, at)++;
-		assert(((E + G) & 15) != e || (E == p && G == g))
+		assert(((E + G) & 15) != e || (E == p && G == g))   /* [14] [26] it counts where it was admitted */
 	     :: else -> ok = 0
 	     fi);
 	if :: !ok -> goto again :: else fi;
@@ -231,7 +232,7 @@ again2:
 	od;
 	all = bad;
 #endif
-	/* clean window: nothing of another tag is ever seen */
+	/* [14] [26] clean window: nothing of another tag is ever seen */
 	assert(all <= rec[e]);
 	if
 	:: HOLDS(bad, all) -> STEP(if :: E == p -> E = p + 1 :: else fi)
@@ -279,7 +280,13 @@ dead:	atomic { ndone++ }
 }
 
 #ifdef GEOM
-proctype reload() { if :: atomic { ndone < NR + NC -> G++ } :: ndone == NR + NC fi }
+proctype reload()
+{
+	do
+	:: atomic { G < GEOM && ndone < NR + NC -> G++ }
+	:: ndone == NR + NC -> break
+	od
+}
 #endif
 
 proctype clock()
@@ -331,9 +338,9 @@ proctype auditor()
 		:: else -> break
 		od;
 		want = bad + good;
-		assert(all <= want);                                    /* clean */
-		assert(all == want || ncrash > 0 && WIPE != 0);           /* no increment is lost */
-		/* whoever completes the threshold trips (no slice has expired when TMAX < NB, no lap is ahead) */
+		assert(all <= want);                                    /* [14] clean */
+		assert(all == want || ncrash > 0 && WIPE != 0);           /* [39] no increment is lost */
+		/* [23] [27] whoever completes the threshold trips (no slice has expired when TMAX < NB, no lap is ahead) */
 		assert(ncrash > 0 || TMAX >= NB || !HOLDS(bad, want))
 	fi
 	}
@@ -444,7 +451,7 @@ proctype auditor()
 			total = (SLOT(word,0) > 0 -> 1 : 0) + (SLOT(word,1) > 0 -> 1 : 0);
 			want = (claims[E] < NSLOT -> claims[E] : NSLOT);
 			assert(total <= want);
-			assert(total + ncrash >= want)          /* each crash costs one outcome at most */
+			assert(total + ncrash >= want)          /* [46] each crash costs one outcome at most */
 		fi }
 }
 init { byte i; atomic { do :: i < NR -> run reporter(); i++ :: else -> break od; run closer(); run auditor() } }
@@ -576,8 +583,10 @@ byte firsts[32];          /* admissions that began a half-open round of epoch e 
 #define MAXPROBES (PROBES)
 
 /* CAS on S that changes the epoch: from s to n */
+/* [8] one transition leaves an epoch; a round begins once */
 #define TRANS(s,n)  if :: S == s -> S = n; left[EP(s)]++; assert(left[EP(s)] == 1); ok = 1 :: else -> ok = 0 fi
 #define FIRST(e)    firsts[e]++; assert(firsts[e] == 1)
+/* [9], and between two rules [43] */
 #define ADMIT(e)    holders[e]++; taken[e]++; assert(holders[e] <= MAXCONC); assert(taken[e] <= MAXPROBES)
 
 proctype worker(byte id)
@@ -771,7 +780,7 @@ proctype auditor()
 	:: S >= 0 && ST(S) == CLOSED -> break
 	:: else ->
 		tries++;
-		assert(tries <= MAXTRY);                          /* CLOSED is reached */
+		assert(tries <= MAXTRY);                          /* [11] [39] CLOSED is reached */
 		now = now + BIG;
 		admitted = 0;
 		again:
@@ -830,7 +839,7 @@ proctype auditor()
 		fi;
 		done:
 		if :: admitted -> adm1 = 1 :: else fi;
-		assert(adm1 || tries < 3)                         /* admitted within 3 tries */
+		assert(adm1 || tries < 3)                         /* [11] [39] admitted within 3 tries */
 	od
 	}
 }

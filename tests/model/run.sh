@@ -1,5 +1,6 @@
 #!/bin/sh
-# Model-checks the core's protocol: breaker.pml in a set of sizes that takes about a minute, and its mutants, each of which must fail.
+# Model-checks the core's protocol: breaker.pml and panel.pml in a set of sizes that takes about a minute, and their mutants,
+# each of which must fail.  The numbers in brackets are those of docs/design-rules.md.
 #
 #   run.sh           the set below
 #   run.sh --large   bigger sizes too: some minutes, 4 GB
@@ -15,6 +16,8 @@ for tool in spin gcc; do
   command -v $tool >/dev/null || { echo "run.sh: $tool is needed (Debian: apt-get install spin gcc)" >&2; exit 1; }
 done
 
+model=breaker
+
 # check EXPECTED TITLE FLAGS...: EXPECTED is ok or caught.
 check() {
   expected=$1 title=$2
@@ -22,7 +25,7 @@ check() {
   cd "$work" || exit 1
   rm -f pan* ./*.trail
   start=$(date +%s)
-  if ! spin -a "$@" "$here/breaker.pml" >spin.log 2>&1 || ! gcc -O1 -w -DSAFETY -DCOLLAPSE -DVECTORSZ=4096 -o pan pan.c 2>cc.log; then
+  if ! spin -a "$@" "$here/$model.pml" >spin.log 2>&1 || ! gcc -O1 -w -DSAFETY -DCOLLAPSE -DVECTORSZ=4096 -o pan pan.c 2>cc.log; then
     cat spin.log cc.log
     echo "broken   $title"
     failures=$((failures + 1))
@@ -51,6 +54,8 @@ small="-DNW=2 -DK=1 -DCRASH=1"
 check ok     "machine: two callers, one dies"                       $small -DCONC=2
 check ok     "machine: two calls each, one dies"                    -DNW=2 -DK=2 -DCRASH=1 -DPROBES=1 -DSUCC=1 -DTMAX=2
 check ok     "machine: different rules"                             $small -DMIXED -DCONC=2
+check ok     "machine: different rules and modes, one dies"         $small -DMIXED -DMODES
+check ok     "machine: different rules and a reset, one dies"       $small -DMIXED -DRESETS=1
 check ok     "machine: a reset at any time"                         -DNW=2 -DK=1 -DCRASH=0 -DRESETS=1
 check ok     "machine: auto, shadow, forced_open at random"         $small -DMODES
 check ok     "machine: the clock goes back"                         -DNW=2 -DK=1 -DCRASH=0 -DSTEPBACK -DCONC=2
@@ -67,10 +72,11 @@ rate="$window -DRATE -DMIN=2"
 check ok     "window: a threshold of failures, one dies"            $window -DNC=1 -DTH=2 -DCRASH=1
 check ok     "window: slices expire"                                $window -DNC=0 -DTH=9 -DCYCLES=2 -DTMAX=3
 check ok     "window: the clock goes back by more than two laps"    $window -DNC=0 -DTH=9 -DTMAX=5 -DSTEPBACK
-check ok     "window: another geometry at any time"                 $window -DNC=1 -DTH=2 -DGEOM
+check ok     "window: another geometry at any time"                 $window -DNC=1 -DTH=2 -DGEOM=1
+check ok     "window: to another geometry and back, one dies"       $window -DNC=1 -DTH=2 -DGEOM=2 -DCRASH=1
 check ok     "window: a rate, successes look only when they must"   $rate -DNC=1 -DCRASH=1
 check ok     "window: a rate, over two epochs"                      $rate -DNC=1 -DCYCLES=2 -DTMAX=0
-check ok     "window: a rate and another geometry at any time"      $rate -DNC=0 -DCYCLES=2 -DTMAX=0 -DGEOM
+check ok     "window: a rate and another geometry at any time"      $rate -DNC=0 -DCYCLES=2 -DTMAX=0 -DGEOM=1
 check caught "window: mutant that wipes, then closes"               $window -DNC=1 -DTH=2 -DWIPE=1
 check caught "window: mutant that closes, then wipes"               $window -DNC=1 -DTH=2 -DWIPE=2
 check caught "window: mutant that keeps sums of older slices"       -DWINDOW -DNR=3 -DNC=0 -DNB=3 -DTH=3 -DCACHE=1
@@ -85,6 +91,22 @@ check ok     "ring: four outcomes"                                  -DRING -DNR=
 check caught "ring: mutant that keeps slots of an older epoch"      -DRING -DNR=2 -DCYCLES=2 -DDIRTY
 check caught "ring: mutant that claims no position"                 -DRING -DNR=2 -DCYCLES=1 -DALONE
 
+model=panel
+open="-DOPENING -DNP=2"
+check ok     "rows: two claim, one dies"                            -DNP=2 -DCRASH=1
+check ok     "rows: three names for two rows, two claims each"      -DNP=2 -DK=2 -DNN=3 -DCRASH=1
+check caught "rows: mutant that stores the hash"                    -DNP=2 -DNOSWAP
+check caught "rows: mutant that goes on after a lost swap"          -DNP=2 -DSKIP
+check caught "rows: mutant whose makers alone write names"          -DNP=2 -DOWNNAME -DCRASH=1
+check caught "rows: mutant that tells of a name before it is there" -DNP=2 -DEARLY
+check ok     "file: three open it, one dies"                        -DOPENING -DNP=3 -DCRASH=1
+check ok     "file: three open one of no use, two die"              -DOPENING -DNP=3 -DCRASH=2 -DBAD
+check caught "file: mutant that makes it under its name"            $open -DINPLACE
+check caught "file: mutant that does not look again"                $open -DONELOOK
+check caught "file: mutant without a lock"                          $open -DNOLOCK
+check caught "file: mutant that mends one in place"                 $open -DCUT -DBAD
+model=breaker
+
 if [ "${1:-}" = --large ]; then
   check ok   "machine: two calls each, two die, two at once"        -DNW=2 -DK=2 -DCRASH=2 -DCONC=2
   check ok   "machine: three callers, three die"                    -DNW=3 -DK=1 -DCRASH=3 -DPROBES=3 -DCONC=2 -DTMAX=2
@@ -93,7 +115,10 @@ if [ "${1:-}" = --large ]; then
   check ok   "window: a rate of three reporters"                    -DWINDOW -DNR=3 -DNB=2 -DRATE -DMIN=3 -DNC=0
   check ok   "window: a rate over two epochs and two slices"        $rate -DNC=1 -DCYCLES=2
   check ok   "window: the clock goes back, two reports each"        $window -DNC=0 -DTH=9 -DCYCLES=2 -DTMAX=5 -DSTEPBACK
+  check ok   "window: a rate, to another geometry and back"         $rate -DNC=0 -DCYCLES=2 -DTMAX=0 -DGEOM=2 -DCRASH=1
   check ok   "ring: three reporters, one dies"                      -DRING -DNR=3 -DCYCLES=1 -DCRASH=1
+  model=panel
+  check ok   "rows: three claim, one dies"                          -DNP=3 -DCRASH=1
 fi
 
 if [ $failures -gt 0 ]; then
