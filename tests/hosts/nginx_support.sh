@@ -1,6 +1,6 @@
 # Starts nginx with neap in it, for the tests test_nginx*.sh, which source this file.
 #
-#   nginx_serve NAME 'http block' ['main block']   4 workers in $dir/NAME; $pid is the master's
+#   nginx_serve NAME 'http block' ['main block']   4 workers (or $processes) in $dir/NAME; $pid is the master's
 #   nginx_stop                                     the last one; it must end by itself
 #
 # $upstream is a server that does what the query asks for: how=500, hang, close, slow, junk, wait or a status
@@ -73,7 +73,7 @@ misbehaving='
   location / {
     content_by_lua_block {
       local how = ngx.var.arg_how
-      if how == "hang" then ngx.sleep(5)
+      if how == "hang" then ngx.sleep(3)
       elseif how == "slow" then ngx.sleep(0.3)
       elseif how == "close" then return ngx.exit(444)
       elseif how == "junk" then
@@ -94,7 +94,7 @@ nginx_config() { # NAME HTTP MAIN
 load_module $modules/ndk_http_module.so;
 load_module $modules/ngx_http_lua_module.so;
 daemon off;
-worker_processes 4;
+worker_processes ${processes:-4};
 $user
 pid $dir/$1/pid;
 error_log $dir/$1/error.log notice;

@@ -18,6 +18,9 @@ local HAS_THREADS = {
   ssl_cert = true, ssl_session_fetch = true, ssl_client_hello = true,
 }
 
+--- Light threads run Lua functions only.
+local function nap(seconds) sleep(seconds) end
+
 ---@type neap.Host
 local host = { name = "nginx" }
 
@@ -34,7 +37,7 @@ function host.run(timeout_ms, f, ...)
     has_ended = true
   end, ...)
   if not has_ended then
-    local timer = spawn(sleep, max(1, timeout_ms) / 1000)
+    local timer = spawn(nap, max(1, timeout_ms) / 1000)
     wait(body, timer)
     kill(has_ended and timer or body)
   end
