@@ -69,7 +69,7 @@ static http_bytes problem_for(const exchange *ex, const neap_answer *a, http_ref
 static size_t chain_headers(exchange *ex, const neap_answer *a, bool problem, neap_header *to) {
   size_t n = 0;
   for (size_t i = 0; i < a->header_count; i++) {
-    if (is_sound(&a->headers[i]) && !is_ours(&a->headers[i])) to[n++] = a->headers[i];
+    if (!is_ours(&a->headers[i]) && is_sound(&a->headers[i])) to[n++] = a->headers[i];
   }
   if (!http_field_find(a->headers, a->header_count, "date")) {
     to[n++] = http_field("Date", http_server_date(ex->request->server));
@@ -132,22 +132,31 @@ bool ex_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result
   return ask_chain(ex, cause, result, (http_refused){0});
 }
 
-void ex_problem(exchange *ex, int status, const char *detail, const http_refused *refused) {
-  char text[512];
-  snprintf(text, sizeof text, "%s%s", detail,
-           ex_body_is_whole(ex) ? "" : "; no fallback was asked: the request's body was not kept");
+static const char *why_not_asked(const exchange *ex) {
+  return ex_body_is_whole(ex) ? "" : "; no fallback was asked: the request's body was not kept";
+}
+
+/* The detail is not the transfer's. */
+static void send_problem(exchange *ex, int status, const char *detail,
+                         const http_refused *refused) {
   ex_drop_transfer(ex);
   ex->stage = EX_OVER;
-  http_answer_problem(ex->request, status, http_status_reason(status), text, refused);
+  http_answer_problem(ex->request, status, http_status_reason(status), detail, refused);
+}
+
+void ex_problem(exchange *ex, int status, const char *detail) {
+  char text[512];
+  snprintf(text, sizeof text, "%s%s", detail, why_not_asked(ex));
+  send_problem(ex, status, text, NULL);
 }
 
 void ex_refused(exchange *ex, const neap_refusal *refusal) {
-  char text[256];
+  char text[512];
   http_refused refused = {refusal->reason ? refusal->reason : "refused", refusal->state,
                           refusal->retry_after_ms};
   if (ask_chain(ex, NEAP_CAUSE_REFUSED, NULL, refused)) return;
-  snprintf(text, sizeof text, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
-           refused.reason);
+  snprintf(text, sizeof text, "%s/%s: %s%s", neap_guard_name(ex->route->guard), ex->route->key,
+           refused.reason, why_not_asked(ex));
   ex->route->stats.refused++;
-  ex_problem(ex, 503, text, &refused);
+  send_problem(ex, 503, text, &refused);
 }

@@ -96,7 +96,7 @@ neap_header *ex_headers_room(proxy_route *route, size_t count); /* until the ans
 bool ex_chain(exchange *ex, neap_fallback_cause cause,
               const neap_result *result); /* false: it has no answer */
 void ex_refused(exchange *ex, const neap_refusal *refusal);
-void ex_problem(exchange *ex, int status, const char *detail, const http_refused *refused);
+void ex_problem(exchange *ex, int status, const char *detail);
 
 /* verdict.c */
 extern const http_transfer_events ex_transfer_events;

@@ -268,7 +268,7 @@ static void ex_failed(exchange *ex, neap_ended_by ended_by, int status, const ch
   neap_fallback_cause cause = outcome == NEAP_SUCCESS ? NEAP_CAUSE_FAILURE : neap_cause_of(outcome);
   if (ex_chain(ex, cause, &result)) return;
   ex->route->stats.failed++;
-  ex_problem(ex, status, detail, NULL);
+  ex_problem(ex, status, detail);
 }
 
 void ex_late(exchange *ex) {
