@@ -1,5 +1,7 @@
 /* A probe whose client is slow to send its body: neither its slot nor its verdict is the client's to
  * keep. */
+#include <sys/ioctl.h>
+
 #include "http_guard.h"
 
 /* Half-open, with that lease; a client may stand still for body_ms. */
@@ -162,6 +164,64 @@ static void test_slow_upstream(void **state) {
   close_all();
 }
 
+/* The socket of this process whose other end is `fd`. */
+static int other_end(int fd) {
+  struct sockaddr_in own, peer;
+  socklen_t size = sizeof own;
+  assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &size), 0);
+  for (int i = 3; i < 1024; i++) {
+    size = sizeof peer;
+    if (getpeername(i, (struct sockaddr *)&peer, &size)) continue;
+    if (peer.sin_family == AF_INET && peer.sin_port == own.sin_port) return i;
+  }
+  fail_msg("no other end");
+  return -1;
+}
+
+static int unsent(int fd) {
+  int n = 0;
+  assert_int_equal(ioctl(fd, TIOCOUTQ, &n), 0);
+  return n;
+}
+
+/* The client has sent all of it, the upstream takes no more for longer than half of the lease: the
+ * rest waits here, and this is nobody's slowness but the upstream's. */
+static void test_late_upstream(void **state) {
+  int small = 4096;
+  (void)state;
+  open_probing(6000, 5000);
+  uint64_t begin = now_ms();
+  setsockopt(upstream, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  int c = dial_proxy();
+  say(c, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+  say(c, "186a0\r\n"), say_bytes(c, half, sizeof half), say(c, "\r\n");
+  int u = answer_call(upstream), sends = other_end(u), same = 0;
+  for (int before = -1; same < 3;
+       before = unsent(sends)) { /* a few kB over what the kernel takes */
+    say(c, "4000\r\n"), say_bytes(c, half, 0x4000), say(c, "\r\n");
+    for (int i = 0; i < 3; i++) turn();
+    same = unsent(sends) == before ? same + 1 : 0;
+  }
+  say(c, "0\r\n\r\n");
+  turn_for(50);
+  assert_int_equal(guard.reported, 0);
+  assert_in_range(now_ms() - begin, 0, 2900); /* or this machine is too slow for this test */
+  turn_for(3000);
+  assert_int_equal(guard.reported, 0);
+  bool is_last = false;
+  for (uint64_t end = now_ms() + 5000; !is_last && now_ms() < end; turn()) {
+    hear_nothing_yet();
+    hear_some(u);
+    is_last = heard_length >= 5 && !memcmp(heard + heard_length - 5, "0\r\n\r\n", 5);
+  }
+  assert_true(is_last);
+  say(u, OK);
+  hear(c, "\r\n\r\nok");
+  assert_int_equal(guard.outcomes[NEAP_SUCCESS], 1);
+  close(c), close(u);
+  close_all();
+}
+
 int main(void) {
 #define IT(text, test)                                                                             \
   { text, test, loop_open, loop_close, NULL }
@@ -172,6 +232,7 @@ int main(void) {
       IT("sees that a client has stalled when the upstream goes on", test_stalled_behind),
       IT("waits for no body that is there, and for nobody's but a probe's", test_not_late),
       IT("counts an upstream that is slow to answer a probe with a body", test_slow_upstream),
+      IT("counts an upstream that is slow to take a body that is all there", test_late_upstream),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

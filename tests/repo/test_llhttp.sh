@@ -1,6 +1,6 @@
 # neap takes llhttp where it is, and all about HTTP holds with it as it does with http-parser: the
 # same tests, built with it.  Debian has llhttp's C as a part of node-llhttp; installed or not, a
-# library is made of it here.  Skipped where it is neither there nor to be had.
+# library is made of it here.
 set -eu
 out="$NEAP_BUILD/llhttp"
 prefix="$out/prefix"
@@ -11,8 +11,8 @@ if [ ! -f "$share/llhttp/llhttp.c" ]; then
   share="$out/package/usr/share"
   if [ ! -f "$share/llhttp/llhttp.c" ] &&
     ! (cd "$out" && apt-get download node-llhttp && dpkg -x node-llhttp_*.deb package); then
-    echo "skipped: no llhttp here, and Debian's node-llhttp can't be fetched"
-    exit 77
+    echo "no llhttp here, and Debian's node-llhttp can't be fetched" >&2
+    exit 1
   fi
 fi
 

@@ -27,7 +27,7 @@
  * Caveats. - A client that closes its side of the connection has left: the call is given up.
  *          - A request with a body that was not kept whole (over 64 KiB, or not all there yet) is
  *            never sent a second time and never shown to the fallback chain.
- *          - A probe whose body is still on its way after half of its lease has nothing to say about
+ *          - A probe whose client is still sending after half of its lease has nothing to say about
  *            the upstream: it is given back, as ended by the caller, and the call goes on without.
  *          - A streamed answer that outlasts timeout_ms is reported by its head; should it break
  *            off later, the client sees that, the breaker does not.

@@ -193,7 +193,8 @@ static void on_body_end(void *data, http_request *request) {
 size_t ex_upload(exchange *ex, char *buffer, size_t size) {
   http_request_continue(ex->request);
   if (!ex->request) return 0; /* it left just now */
-  if (ex->probe_due && uv_now(ex->route->loop) >= ex->probe_due) ex_give_back(ex);
+  bool is_late = ex->probe_due && uv_now(ex->route->loop) >= ex->probe_due;
+  if (is_late && !ex->body_done) ex_give_back(ex); /* all there: it is the upstream that is late */
   size_t n = ex->body.length - ex->body_read;
   if (n > size) n = size;
   if (!n && !ex->body_done) {
