@@ -62,7 +62,7 @@ neap_status neap_panel_init(void *memory, size_t size, uint32_t capacity, uint64
   return NEAP_OK;
 }
 
-/* SipHash-1-3 (Aumasson, Bernstein 2012) with the key twice. */
+/* SipHash-1-3 (Aumasson, Bernstein 2012) with the key twice, but for how the length goes in. */
 typedef struct sip {
   uint64_t a, b, c, d;
 } sip;
@@ -88,30 +88,38 @@ static void sip_take(sip *v, uint64_t word) {
   v->a ^= word;
 }
 
-static uint64_t little_endian(const unsigned char *bytes, size_t n) {
+/* As the machine has it: a panel stays on one. */
+static uint64_t eight_bytes(const char *bytes) {
+  uint64_t word;
+  memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+static uint64_t few_bytes(const char *bytes, size_t n) {
   uint64_t word = 0;
-  for (size_t i = 0; i < n; i++) word |= (uint64_t)bytes[i] << (8 * i);
+  for (size_t i = 0; i < n; i++) word = word << 8 | (unsigned char)bytes[i];
   return word;
 }
 
 typedef enum row_kind { ROW_BREAKER = 0, ROW_COUNTERS = 1 } row_kind;
 
-/* 0 means free, so it becomes 2. */
+/* The length goes in first, so the last word may overlap the one before it.  0 means free, so it
+ * becomes 2. */
 static uint64_t name_hash(uint64_t key, row_kind kind, const char *name, size_t length) {
   sip v = {key ^ UINT64_C(0x736f6d6570736575), key ^ UINT64_C(0x646f72616e646f6d),
-           key ^ UINT64_C(0x6c7967656e657261), key ^ UINT64_C(0x7465646279746573)};
-  const unsigned char *bytes = (const unsigned char *)name;
-  size_t whole = length / 8 * 8;
-  for (size_t i = 0; i < whole; i += 8) sip_take(&v, little_endian(bytes + i, 8));
-  sip_take(&v, (uint64_t)length << 56 | little_endian(bytes + whole, length - whole));
+           key ^ UINT64_C(0x6c7967656e657261), key ^ UINT64_C(0x7465646279746573) ^ length};
+  for (size_t i = 8; i < length; i += 8) sip_take(&v, eight_bytes(name + i - 8));
+  sip_take(&v, length < 8 ? few_bytes(name, length) : eight_bytes(name + length - 8));
   v.c ^= 0xff;
   for (int i = 0; i < 3; i++) sip_round(&v);
   uint64_t hash = (v.a ^ v.b ^ v.c ^ v.d) & ~UINT64_C(1);
   return (hash == 0 ? 2 : hash) | (uint64_t)kind;
 }
 
+static bool length_is_valid(size_t length) { return length > 0 && length <= NEAP_NAME_MAX; }
+
 static bool name_is_valid(const char *name, size_t length) {
-  return length > 0 && length <= NEAP_NAME_MAX && memchr(name, 0, length) == NULL;
+  return length_is_valid(length) && memchr(name, 0, length) == NULL;
 }
 
 /* Each word is written by one swap from 0, so readers never see it change. */
@@ -167,7 +175,7 @@ neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length, nea
 }
 
 neap_breaker *neap_panel_find(const neap_panel *p, const char *name, size_t length) {
-  if (!name_is_valid(name, length)) return NULL;
+  if (!length_is_valid(length)) return NULL;
   int64_t row = row_find(p, name_hash(p->key, ROW_BREAKER, name, length), false);
   return row < 0 ? NULL : (neap_breaker *)&panel_rows(p)[row];
 }

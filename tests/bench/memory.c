@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "floors.h"
 #include "measure.h"
-#include "paths.h"
 
 #define MANY    1000000u
 #define NAMED   10000u
@@ -149,11 +149,13 @@ int main(int argc, char **argv) {
   printf("bytes resident of 1e6\t%zu\n", resident_bytes() - before);
 
   names t = names_new(&s.rules);
+  static floor_state floor;
   measurement all[] = {
       {.name = "floor touch, 1e6 at random", .run = touch, .state = {&m}, .is_wanted = true},
       {.name = "shared pair, 1e6 at random", .run = visit, .state = {&m}, .is_wanted = true},
       {.name = "shared pair, 1 of 1e6", .run = visit, .state = {&same}, .is_wanted = true},
       {.name = "name lookup, 10,000 names", .run = look_up, .state = {&t}, .is_wanted = true},
+      {.name = "floor fetch_add", .run = floor_add, .state = {&floor}, .is_wanted = true},
   };
   size_t count = sizeof all / sizeof *all;
   measure_rounds(all, count, rounds);
