@@ -32,6 +32,15 @@ test   cc:-m32                  gcc-multilib          32-bit build
 test   module:cmocka            libcmocka-dev         C tests
 test   lua:busted               lua-busted            Lua tests
 test   command:luacheck         lua-check             Lua lint
+test   command:lua5.3           lua5.3                Lua 5.3
+test   module:lua5.3,lua-5.3    liblua5.3-dev         Lua 5.3, headers
+test   command:lua5.1           lua5.1                Lua 5.1
+test   module:lua5.1,lua-5.1    liblua5.1-0-dev       Lua 5.1, headers
+test   command:luajit           luajit2               LuaJIT
+test   module:luajit            libluajit2-5.1-dev    LuaJIT, headers
+test   command:luarocks         luarocks              the rock
+test   command:mandoc           mandoc                lint of the manual page
+test   command:dpkg-shlibdeps   dpkg-dev              the Debian packages
 test   command:promtool         prometheus            metrics format check
 test   command:spin             spin                  model check
 test   command:openssl          openssl               certificates for the TLS tests
