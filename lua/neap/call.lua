@@ -14,6 +14,9 @@ local YIELDED = select(3, coroutine.resume(coroutine.create(function()
   return pcall(coroutine.yield)
 end)))
 
+--- Whether a function may yield below guard:call.
+call.can_yield = YIELDED == nil
+
 local CANNOT = "guard:call: the function yielded, which Lua 5.1 cannot do below a protected call: "
   .. "put guard:acquire and guard:report around it, or use LuaJIT, or Lua 5.3 or later"
 

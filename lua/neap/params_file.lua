@@ -4,6 +4,7 @@
 --     flag_provider = { defaults = { ["new-checkout"] = false } },
 --   }
 
+local chunk = require "neap.chunk"
 local core = require "neap.core"
 local lines = require "neap.lines"
 local problem = require "neap.problem"
@@ -12,19 +13,10 @@ local suggest = require "neap.suggest"
 
 local params_file = {}
 
---- Lua 5.1 has no environment argument and would take bytecode.
-local function compile(text, chunkname)
-  if _VERSION ~= "Lua 5.1" then return load(text, chunkname, "t", {}) end
-  if text:byte() == 27 then return nil, chunkname:sub(2) .. ": is not text" end
-  local chunk, err = _G.loadstring(text, chunkname)
-  if chunk then _G.setfenv(chunk, {}) end
-  return chunk, err
-end
-
 --- Runs it under the budget of a load, as a policy: it is read again while the program runs.
-local function run(chunk, path)
+local function run(made, path)
   local budget = sandbox.LOADING
-  local ok, value, kind = core.run(core.box(budget.steps, budget.bytes, budget.ms), chunk)
+  local ok, value, kind = core.run(core.box(budget.steps, budget.bytes, budget.ms), made)
   if ok then return true, value end
   return false, kind == "error" and value or ("%s: loading it %s"):format(path, value)
 end
@@ -34,9 +26,9 @@ end
 ---@param path string as errors name it
 ---@return table<string, table>|nil by_policy, string|nil err
 function params_file.parse(text, path)
-  local chunk, err = compile(text, "@" .. path)
-  if not chunk then return nil, err end
-  local ok, value = run(chunk, path)
+  local made, err = chunk.compile(text, "@" .. path, {})
+  if not made then return nil, err end
+  local ok, value = run(made, path)
   if not ok then return nil, value end
   if type(value) ~= "table" then
     return nil, ("%s: returns a %s, not a table { policy name = params }"):format(path, type(value))

@@ -10,10 +10,9 @@
 --
 -- A name that is not known is an error, to read as to write: a misspelt one does not become nil.
 
+local chunk = require "neap.chunk"
 local core = require "neap.core"
 local suggest = require "neap.suggest"
-
-local jit = rawget(_G, "jit")
 
 local sandbox = {}
 
@@ -92,16 +91,7 @@ end
 local function compile(text, path, env)
   local fault = text_fault(text)
   if fault then return nil, ("%s: %s"):format(path, fault) end
-  if _VERSION ~= "Lua 5.1" then
-    -- Protected: else a text that is nested too deeply would call the message handler of the host.
-    local ok, chunk, err = pcall(load, text, chunk_name(path), "t", env)
-    if not ok then return nil, chunk end
-    return chunk, err
-  end
-  local chunk, err = _G.loadstring(text, chunk_name(path))
-  if not chunk then return nil, err end
-  if jit then jit.off(chunk, true) end -- compiled code would not see the step hook
-  return _G.setfenv(chunk, env)
+  return chunk.compile(text, chunk_name(path), env)
 end
 
 -- ---- Modules ----------------------------------------------------------------------------------
@@ -136,10 +126,10 @@ local function new_require(self)
     local text, message = self.read(path)
     if not text then fail("there is no %s below %s: %s", name, self.root, tostring(message)) end
     self.sources[#self.sources + 1] = { path = path, text = text }
-    local chunk, err = compile(text, path, self.env)
-    if not chunk then error(err, 0) end
+    local made, err = compile(text, path, self.env)
+    if not made then error(err, 0) end
     loading[name], stack[#stack + 1] = true, path
-    local value = chunk(name)
+    local value = made(name)
     loading[name], stack[#stack] = nil, nil
     if value == nil then value = true end
     loaded[name] = value
@@ -218,9 +208,9 @@ end
 ---@return boolean ok, any value
 function sandbox.load(self, text, path)
   self.path = path
-  local chunk, err = compile(text, path, self.env)
-  if not chunk then return false, err end
-  local ok, value, kind = core.run(self.box, chunk)
+  local made, err = compile(text, path, self.env)
+  if not made then return false, err end
+  local ok, value, kind = core.run(self.box, made)
   self.is_loading = false
   core.budget(self.box, self.decision.steps, self.decision.bytes, self.decision.ms)
   if ok then return true, value end

@@ -1,5 +1,6 @@
 local guards = require "tests.support.guards"
 local metrics = require "neap.metrics"
+local version = require "tests.lua.version"
 
 -- A strict reader of the text format: complains about whatever a server could stumble over.
 local UNESCAPED = { ["\\"] = "\\", ['"'] = '"', n = "\n" }
@@ -27,7 +28,7 @@ local function read_labels(text, at)
     local name, start = text:match('^([%a_][%w_]*)="()', pos)
     assert(name and not labels[name], at)
     labels[name], pos = read_quoted(text, start, at)
-    assert(utf8.len(labels[name]), at)
+    assert(version.utf8.len(labels[name]), at)
     assert(pos > #text or text:sub(pos, pos) == ",", at)
     pos = pos + 1
   end
@@ -206,7 +207,8 @@ describe("the metrics page", function()
   it("writes numbers the same however Lua holds them (B155)", function()
     for text, n in pairs { ["1"] = 1.0, ["0.25"] = 0.25, ["0.001"] = 1 / 1000,
       ["4294967296"] = 2^32,
-      ["9007199254740993"] = 9007199254740993, ["+Inf"] = math.huge, ["NaN"] = 0 / 0,
+      [version.integer == "integer" and "9007199254740993" or "9007199254740992"] =
+        9007199254740993, ["+Inf"] = math.huge, ["NaN"] = 0 / 0,
         ["0"] = 0.0 } do
       assert.equal(text, metrics.number(n))
     end
@@ -238,7 +240,7 @@ describe("the metrics page", function()
       "\239\191\189\239\191\189", "\r", "\128" } do
       local escaped = metrics.escape(name)
       assert.is_nil(seen[escaped], escaped)
-      assert(utf8.len(escaped))
+      assert(version.utf8.len(escaped))
       seen[escaped] = true
     end
   end)
@@ -251,7 +253,7 @@ describe("the metrics page", function()
   it("writes out what only looks like UTF-8: overlong, surrogates, too high, cut off", function()
     for _, name in ipairs { "\192\128", "\237\160\128", "\244\144\128\128", "\226\130",
       "\240\159\152" } do
-      assert(utf8.len(metrics.escape(name)), "not UTF-8")
+      assert(version.utf8.len(metrics.escape(name)), "not UTF-8")
       assert.is_truthy(metrics.escape(name):find("\239\191\189", 1, true))
     end
   end)
@@ -311,7 +313,7 @@ describe("the metrics page", function()
         { labels = { "version", "1" }, value = 1 } } } }))
     out:close()
     local pipe = assert(io.popen("promtool check metrics <" .. file .. " 2>&1"))
-    local said = pipe:read("a")
+    local said = pipe:read("*a")
     assert.is_true(pipe:close(), said)
     assert.equal("", said)
     os.remove(file)

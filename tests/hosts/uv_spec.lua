@@ -1,5 +1,16 @@
 --- neap.hosts.uv: calls that are given up at their deadline, on a luv loop.
 local uv = require "luv"
+local version = require "tests.lua.version"
+
+if not version.can_yield then
+  it("the uv host says that Lua 5.1 cannot wait below a protected call", function()
+    local ok, err = pcall(require, "neap.hosts.uv")
+    assert.is_false(ok)
+    assert.matches("needs LuaJIT, or Lua 5.3 and later: Lua 5.1 cannot wait", err)
+  end)
+  return
+end
+
 local host = require "neap.hosts.uv"
 
 local unpack = table.unpack or _G.unpack

@@ -9,6 +9,8 @@ version.unpack = table.unpack or _G.unpack
 version.pack = table.pack or function(...) return { n = select("#", ...), ... } end
 version.compile = _VERSION == "Lua 5.1" and _G.loadstring or load
 
+version.utf8 = rawget(_G, "utf8") or require "compat53.utf8"
+
 --- The interpreter, for a shell.
 version.command = os.getenv "LUA" or "lua5.4"
 
@@ -58,12 +60,15 @@ version.most_arguments = _VERSION == "Lua 5.1" and 7000 or 100000
 --- string.match gives up on patterns that nest too deeply, rather than try for ever.
 version.has_bounded_patterns = not pcall(string.match, ("x"):rep(300), ("x?"):rep(300))
 
---- What indexing a field that is nil raises.
-function version.index_nil(field)
-  local text = _VERSION == "Lua 5.1" and "attempt to index field '%s' (a nil value)"
-    or "attempt to index a nil value (field '%s')"
-  return text:format(field)
+--- What indexing a field, or else a global, that is nil raises.
+function version.index_nil(name, kind)
+  local text = _VERSION == "Lua 5.1" and "attempt to index %s '%s' (a nil value)"
+    or "attempt to index a nil value (%s '%s')"
+  return text:format(kind or "field", name)
 end
+
+--- How the end of a text is called in a syntax error.
+version.eof = _VERSION == "Lua 5.1" and "'<eof>'" or "<eof>"
 
 --- How often something is to be done until all that LuaJIT compiles of it is compiled.
 version.rounds_to_settle = version.is_jit and 2000 or 10

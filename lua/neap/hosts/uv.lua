@@ -8,6 +8,11 @@
 -- A function that never waits costs no timer.  What blocks the loop (a long loop, a blocking
 -- library) can't be given up by anything on that loop: it is found out when it ends.
 
+if not require("neap.call").can_yield then
+  error("neap.hosts.uv needs LuaJIT, or Lua 5.3 and later: Lua 5.1 cannot wait below a protected "
+    .. "call. With the plain host, put guard:acquire and guard:report around what waits", 0)
+end
+
 local uv = require "luv"
 
 -- The program, or a policy's sandbox, may replace these later.
