@@ -330,6 +330,14 @@ function Chain:rows()
   return rows
 end
 
+--- How long stages took that answered.
+---@return { counts: integer[], bounds_ms: integer[], sum_ms: number }
+function Chain:took()
+  local counts = {}
+  for i, count_of in ipairs(self.durations.counts) do counts[i] = count_of end
+  return { counts = counts, bounds_ms = self.durations.bounds_ms, sum_ms = self.durations.sum_ms }
+end
+
 --- Does the chain answer for that?
 ---@param policy table
 ---@param cause neap.Cause.fallback

@@ -16,6 +16,7 @@ local fallback = require "neap.fallback"
 local line = require "neap.line"
 local plain = require "neap.hosts.plain"
 local suggest = require "neap.suggest"
+local tally = require "neap.tally"
 
 local guard = {}
 
@@ -24,6 +25,8 @@ local MOST_KEYS = 256 -- unless said otherwise
 local LOG_EVERY_MS = 60000
 local NO_ROOM = "%s: no room for another key, among others for %q: such share the breaker * "
   .. "(max_keys = %d)"
+local NO_TALLY = "%s: no row in %s for what is counted beside breakers, so each process shows its "
+  .. "own: %s"
 local GENERATIONS = 256 -- numbers; as PERMIT_GENERATIONS in lua/src/binding.h
 local SYSTEM_CLOCKS = { [core.clock_coarse] = true, [core.clock_precise] = true }
 local KEPT_GENERATIONS = 8 -- older than the newest, for permits that are plain numbers
@@ -280,16 +283,32 @@ function Guard:trip(key, open_ms, by)
   return true
 end
 
+--- Adds the stats of the other processes, where there are some.
+local function share(self, stats)
+  if not self.tally then
+    local message
+    self.tally, message = tally.new(self.panel, self.name)
+    if not self.tally then return log_seldom(self, "tally", "warning", NO_TALLY:format(self.name,
+      tostring(self.panel), message)) end
+  end
+  self.tally:share(stats)
+  stats.is_shared = true
+end
+
+--- What it has counted; in a shared panel, what all processes have, so far as they were asked for
+--- their stats since.
 ---@return neap.Stats
 function Guard:stats()
   local breakers = 0
   for _ in pairs(self.lines) do breakers = breakers + 1 end
-  return {
-    fallbacks = self.chain:rows(), fallback_durations = self.chain.durations,
+  local stats = {
+    fallbacks = self.chain:rows(), fallback_durations = self.chain:took(),
     policy_errors = self.policy_errors, overflow = self.overflow, breakers = breakers,
     reloads = { ok = self.reloads, failed = self.failed_reloads },
     last_error = self.last_error, hash = self.policy.hash,
   }
+  if self.is_shared then share(self, stats) end
+  return stats
 end
 
 -- ---- Generations ------------------------------------------------------------------------------
@@ -416,6 +435,7 @@ function guard.new(policy, options)
     logged = {}, panel = options.panel, max_keys = options.max_keys or MOST_KEYS,
     lines = {}, count = 0, serve = options.serve,
     policy_errors = 0, overflow = 0, reloads = 0, failed_reloads = 0,
+    is_shared = options.panel ~= nil and options.panel:path() ~= nil,
   }, Guard)
   self.events = event.queue(function(err)
     log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err))

@@ -278,11 +278,12 @@ local function guard_numbers(guard, row)
   local stats = guard:stats()
   local is_stale = stats.last_error ~= nil
   if row then is_stale = row.error ~= nil end
+  local of_file = not stats.is_shared and row
   return {
     fallbacks = stats.fallbacks, durations = stats.fallback_durations, hash = stats.hash,
     policy_errors = stats.policy_errors, overflow = stats.overflow, breakers = stats.breakers,
-    reloads = row and row.reloads or stats.reloads.ok,
-    reloads_failed = row and row.failures or stats.reloads.failed,
+    reloads = of_file and row.reloads or stats.reloads.ok,
+    reloads_failed = of_file and row.failures or stats.reloads.failed,
     is_stale = is_stale, is_orphaned = row and row.is_orphaned,
   }
 end

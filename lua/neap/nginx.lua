@@ -368,6 +368,7 @@ end
 local function tick(is_premature)
   if is_premature then return end
   check_panel()
+  for _, made in pairs(guards) do made:stats() end -- the other workers see them
   local ok, wait_ms = pcall(reloader.look, reloader)
   if not ok then
     log("error", "looking at the policy files: " .. tostring(wait_ms))

@@ -39,3 +39,4 @@
 ---@field reloads { ok: integer, failed: integer }
 ---@field last_error? string
 ---@field hash string
+---@field is_shared? true the counts are those of all processes that share the panel

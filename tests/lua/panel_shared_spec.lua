@@ -2,6 +2,7 @@
 local core = require "neap.core"
 local fixture = require "tests.lua.fixture"
 local guard = require "neap.guard"
+local metrics = require "neap.metrics"
 local neap = require "neap"
 
 local is_linux = io.open "/proc/self/stat" ~= nil
@@ -219,6 +220,50 @@ describe("a shared panel", function()
     elsewhere [[ local permit = g:acquire "eu" g:report(permit, "failure") ]]
     assert.is_nil((g:acquire "eu"))
     assert.is_truthy(g:acquire "us")
+  end)
+
+  it("has what all processes count beside breakers: one scrape shows all", function()
+    local stage = [[ { stages = { fixture.stage(function() return "spare" end) },
+      numbers = { consecutive_failures = 1 } } ]]
+    local two = ([[
+      local q = guard.new(fixture.policy(%s), { panel = panel, log = function() end })
+      q:call(fixture.bad) q:call(fixture.ok) q:fault("here", "x") q:adopt(fixture.policy(%s))
+      q:stats() q:stats()
+    ]]):format(stage, stage)
+    local g = guard.new(fixture.policy {
+      stages = { fixture.stage(function() return "spare" end) },
+    }, { panel = open(8), log = function() end })
+    elsewhere(two)
+    g:call(fixture.bad)
+    elsewhere(two)
+    for _ = 1, 2 do
+      local stats = g:stats()
+      assert.equal(5, stats.fallbacks[1].count)
+      assert.equal(5, stats.fallback_durations.counts[1])
+      assert.same({ 2, { ok = 2, failed = 0 }, true },
+        { stats.policy_errors, stats.reloads, stats.is_shared })
+    end
+    local page = metrics.text({ g }, { policies = { { name = "p", reloads = 77, failures = 77 } } })
+    for _, line in ipairs {
+      'neap_fallback_total{policy="p",source="function",result="answered"} 5',
+      'neap_fallback_duration_seconds_count{policy="p"} 5',
+      'neap_policy_reloads_total{policy="p",result="ok"} 2',
+      'neap_policy_errors_total{policy="p"} 2',
+      'neap_calls_total{policy="p",key="default",outcome="failure"} 1',
+      'neap_calls_total{policy="p",key="default",outcome="rejected"} 4',
+    } do
+      assert.is_truthy(page:find("\n" .. line .. "\n", 1, true), line .. " is not in\n" .. page)
+    end
+  end)
+
+  it("too full for that, it says so once, and each process shows its own", function()
+    local lines = {}
+    local g = of_panel(open(1), { log = function(_, text) lines[#lines + 1] = text end })
+    g:call(fixture.bad)
+    assert.is_nil(g:stats().is_shared)
+    g:stats()
+    assert.equal(1, #lines)
+    assert.matches("^p: no row in neap.panel .*the panel is full", lines[1])
   end)
 
   it("closes when the process that had the only probe is gone (B205)", function()
