@@ -17,7 +17,8 @@ help:
 	@echo "  make build    one preset (PRESET=dev, release, asan, tsan, clang) into build/PRESET"
 	@echo "                then: ctest --preset dev, ctest --preset dev -R breaker, ctest --preset dev -L lua"
 	@echo "  make format   lay out the C sources as CI wants them"
-	@echo "  make docs     write the tables of docs/policies.md again, from neap.schema"
+	@echo "  make docs     write again the tables of docs/policies.md, from neap.schema, and docs/neap.1,"
+	@echo "                from neap --help"
 	@echo "  make clean    remove build/"
 	@echo
 	@echo "Measuring:"
@@ -78,8 +79,9 @@ soak:
 format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
-docs:
+docs: build
 	@LUA_PATH="lua/?.lua;lua/?/init.lua;;" lua5.4 scripts/reference.lua docs/policies.md
+	@page=$$(lua5.4 scripts/man.lua build/$(PRESET)/bin/neap) && printf "%s\n" "$$page" >docs/neap.1
 
 install: PRESET = release
 install: build
