@@ -2,7 +2,7 @@
 # falls back, recovers; the policy is edited meanwhile.  About ten seconds.
 set -eu
 client=$NEAP_BUILD/examples/example_06_curl
-[ -x "$client" ] || { echo "not built: libcurl is too old"; exit 77; }
+[ -x "$client" ] || { echo "not built: libcurl is too old (7.84 is needed)" >&2; exit 1; }
 dir=$(mktemp -d)
 pids=""
 finish() {
