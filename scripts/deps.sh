@@ -38,6 +38,9 @@ test   command:lua5.1           lua5.1                Lua 5.1
 test   module:lua5.1,lua-5.1    liblua5.1-0-dev       Lua 5.1, headers
 test   command:luajit           luajit2               LuaJIT
 test   module:luajit            libluajit2-5.1-dev    LuaJIT, headers
+test   lua:cqueues              lua-cqueues           a scheduler
+test   lua5.1:copas             lua-copas             another
+test   lua5.1:http.request      lua-http              HTTP in Lua
 test   command:luarocks         luarocks              the rock
 test   command:mandoc           mandoc                lint of the manual page
 test   command:dpkg-shlibdeps   dpkg-dev              the Debian packages
@@ -64,6 +67,7 @@ is_there() {
     nginx:*) [ -e "$(PATH="$PATH:/usr/sbin" nginx -V 2>&1 | tr ' ' '\n' |
       sed -n 's/^--modules-path=//p')/$name.so" ] ;;
     lua:*) lua5.4 -e "require '$name'" >/dev/null 2>&1 ;;
+    lua5.1:*) lua5.1 -e "require '$name'" >/dev/null 2>&1 ;;
     header:*)
       for header in $(echo "$name" | tr , ' '); do
         echo "#include <$header>" | cc -E -xc - >/dev/null 2>&1 && return 0

@@ -34,7 +34,7 @@ build() {
 part dev-build build dev && part dev ctest --preset dev -j "$jobs"
 part asan-build build asan && part asan ctest --preset asan -j "$jobs" -LE "gc|repo|model|fuzz"
 part tsan-build build tsan && part tsan ctest --preset tsan -j "$jobs" -R "thread"
-part clang-build build clang && part clang ctest --preset clang -j "$jobs" -LE "gc|repo|model|fuzz"
+part clang-build build clang && part clang ctest --preset clang -j "$jobs" -LE "gc|repo|model|fuzz|versions"
 part release-build build release
 
 echo

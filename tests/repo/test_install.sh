@@ -32,10 +32,13 @@ use_tree() {
   (
     cd "$tmp"
     export POLICY="$prefix/share/neap/policies/http_upstream.lua"
-    LUA_PATH="$prefix/share/lua/5.4/?.lua;$prefix/share/lua/5.4/?/init.lua" LUA_CPATH="$prefix/lib/lua/5.4/?.so" \
-      lua5.4 -e 'local guard = require("neap").guard(os.getenv("POLICY"))
-        assert(guard:call(function() return 42 end) == 42)'
-    unset LUA_PATH LUA_CPATH
+    for lua in lua5.4 lua5.3 lua5.1 luajit; do
+      share="$prefix/share/lua/5.${lua#lua5.}" lib="$prefix/lib/lua/5.${lua#lua5.}"
+      [ "$lua" = luajit ] && share="$prefix/share/lua/5.1" lib="$prefix/lib/lua/5.1"
+      LUA_PATH="$share/?.lua;$share/?/init.lua" LUA_CPATH="$lib/?.so" \
+        "$lua" -e 'local guard = require("neap").guard(os.getenv("POLICY"))
+          assert(guard:call(function() return 42 end) == 42)'
+    done
     [ "$("$prefix/bin/neap" --version | head -1)" = "neap $version" ]
     "$prefix/bin/neap" check "$prefix/share/neap/policies/http_upstream.lua" >/dev/null
   )
