@@ -64,6 +64,7 @@ end
 -- ---- Answering a request ----------------------------------------------------------------------
 
 --- What a fallback stage answered, sent.
+---@return integer status for ngx.exit
 local function send(value, info)
   local answer = answers.of(value)
   ngx.status = answer.status
@@ -73,16 +74,17 @@ local function send(value, info)
   if info.age_ms then ngx.header["Age"] = ("%d"):format(math.floor(info.age_ms / 1000)) end
   ngx.header["Content-Length"] = #answer.body
   if ngx.req.get_method() ~= "HEAD" then ngx.print(answer.body) end
-  return ngx.exit(answer.status)
+  return answer.status
 end
 
 --- What nobody answered: nginx's own page of that status, or what error_page says.
-local function send_problem(err)
+---@return integer status
+local function prepare_problem(err)
   if err.retry_after_ms then
     ngx.header["Retry-After"] = ("%d"):format(math.max(1, math.ceil(err.retry_after_ms / 1000)))
   end
   if err.status and err.status >= 200 then ngx.header["Neap-Source"] = "fail" end
-  return ngx.exit(err.status or 503)
+  return err.status or 503
 end
 
 local function ask_chain(of_line, cause, call)
@@ -91,7 +93,15 @@ local function ask_chain(of_line, cause, call)
   return of_guard:fallback(cause, call)
 end
 
-local function refuse(of_line, reason, retry_after_ms)
+local function moved(of_line, transition)
+  line.enqueue(of_line, transition)
+  of_line.guard.events:deliver()
+end
+
+--- Answers in the access phase; what is left to do is ngx.exit.
+---@return integer status
+local function refuse(of_line, reason, retry_after_ms, transition)
+  if transition then moved(of_line, transition) end
   local err = refusal.new {
     kind = reason, policy = of_line.guard.name, key = of_line.key,
     retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,
@@ -103,15 +113,10 @@ local function refuse(of_line, reason, retry_after_ms)
     if value ~= nil then return send(value, info) end
     err = stage_err or err
   end
-  return send_problem(err)
+  return prepare_problem(err)
 end
 
 -- ---- What became of a request -----------------------------------------------------------------
-
-local function moved(of_line, transition)
-  line.enqueue(of_line, transition)
-  of_line.guard.events:deliver()
-end
 
 local function report(of_line, permit, call)
   call.key = of_line.key
@@ -150,7 +155,7 @@ local function is_plain(policy)
     and upstream.is_plain(policy.classify)
 end
 
---- The way in of a key: { gate, admit, admit_try, line }.
+--- The way in of a key: { gate, access, ask, ask_try, line }.
 local function gate_of(of_guard, key)
   local gates = of_guard.gates
   local found = gates[key]
@@ -159,8 +164,8 @@ local function gate_of(of_guard, key)
   found = gates[of_line.key]
   if not found then
     found = { line = of_line }
-    found.gate, found.admit, found.admit_try = requests:gate(of_line.native, of_line)
-    found.gate:plain(is_plain(of_guard.policy))
+    found.gate, found.access, found.ask, found.ask_try = requests:gate(of_line.native, of_line)
+    found.gate:judge(is_plain(of_guard.policy))
     gates[of_line.key] = found
   end
   return found
@@ -172,29 +177,19 @@ local function check_key(key)
   end
 end
 
---- The guard's method access, for the access phase: lets the request go on, or answers it.
-local function new_access(of_guard)
-  local admit = gate_of(of_guard, DEFAULT).admit
-  local function otherwise(gate, reason, retry_after_ms, transition)
-    if transition then moved(gate.line, transition) end
-    if reason then return refuse(gate.line, reason, retry_after_ms) end
-  end
-  local function access(self, key)
-    if self ~= of_guard then
-      error("access is its guard's method: write guard:access(...), with a colon", 2)
-    end
-    if key ~= nil then
-      check_key(key)
-      local gate = gate_of(of_guard, key)
-      return otherwise(gate, gate.admit())
-    end
-    local reason, retry_after_ms, transition = admit()
-    if reason ~= nil then
-      return otherwise(of_guard.gates[DEFAULT], reason, retry_after_ms, transition)
-    end
-  end
-  jit.off(access) -- it calls C, which a trace would have to leave for
-  return access
+--- A key's request: nil if it may go on, else the status of what is answered.
+local function keyed(of_line, key)
+  local gate = gate_of(of_line.guard, key)
+  local reason, retry_after_ms, transition = gate.ask()
+  if reason then return refuse(gate.line, reason, retry_after_ms, transition) end
+end
+
+--- The guard's method access in Lua: for a chain that asks another guard, which may wait, as C may
+--- not.
+local function waiting_access(of_guard, key)
+  check_key(key)
+  local status = keyed(of_guard.line, key or DEFAULT)
+  if status then return ngx.exit(status) end
 end
 
 --- The guard's method ask, for the balancer phase: whether this try may go to that peer.
@@ -215,12 +210,7 @@ local function ask(of_guard, key)
     end
   end
   local gate = gate_of(of_guard, key or DEFAULT)
-  local reason, retry_after_ms, transition
-  if is_try then
-    reason, retry_after_ms, transition = gate.admit_try()
-  else
-    reason, retry_after_ms, transition = gate.admit()
-  end
+  local reason, retry_after_ms, transition = (is_try and gate.ask_try or gate.ask)()
   if transition then moved(gate.line, transition) end
   if not reason then return true end
   return nil, refusal.new {
@@ -238,15 +228,25 @@ local function answer(of_guard)
     local call = upstream.call(of_guard.policy, tries, 1, #tries)
     local cause = call.ended_by == "timeout" and "timeout" or "failure"
     local value, info, err = ask_chain(gate_of(of_guard, DEFAULT).line, cause, call)
-    if value ~= nil then return send(value, info) end
-    if err then return send_problem(err) end
+    if value ~= nil then return ngx.exit(send(value, info)) end
+    if err then return ngx.exit(prepare_problem(err)) end
   end
   return ngx.exit(status)
 end
 
+local function waits(policy)
+  for _, stage in ipairs(policy.stages) do
+    if stage.kind == "guard" then return true end
+  end
+  return false
+end
+
+--- What the policy's generation changes in the guard's methods and gates.
 local function equip(made)
-  made.gates = {}
-  made.access, made.ask, made.answer = new_access(made), ask, answer
+  made.gates = made.gates or {}
+  made.access = waits(made.policy) and waiting_access or gate_of(made, DEFAULT).access
+  made.ask, made.answer = ask, answer
+  for _, gate in pairs(made.gates) do gate.gate:judge(is_plain(made.policy)) end
 end
 
 -- ---- Events -----------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ local function adopt(policy)
   local found = rawget(guards, policy.name)
   if found then
     if policy.hash ~= found.policy.hash then found:adopt(policy) end
-    for _, gate in pairs(found.gates) do gate.gate:plain(is_plain(policy)) end
+    equip(found)
     return true
   end
   local ok, made = pcall(guard.new, policy, {
@@ -338,7 +338,7 @@ function nginx.open(given)
   local log_requests
   requests, log_requests, take = core.requests(settle, moved, function(of_line, permit)
     give_back(of_line, permit, "abandoned")
-  end)
+  end, refuse, keyed)
   if not requests then error("this is not nginx with OpenResty's LuaJIT", 2) end
   nginx.log = log_requests
   if given.panel then

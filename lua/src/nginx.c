@@ -1,20 +1,21 @@
 /* nginx.c: which request has which permit, for neap.nginx; OpenResty's LuaJIT only.
  *
- *   access    admit: acquire --> a slot under the request
+ *   access    acquire --> a slot under the request; refused: Lua prepares what is answered
  *   log       the slot goes --> an answer that needs no thought is counted here, all else by Lua
  *
  * A request keeps its address over internal redirects, which empty ngx.ctx; and a slot here costs a
- * tenth of one there.  Slots are an open table, hashed by request:
+ * tenth of one there.  The slots are the process's, an open table, hashed by request:
  *
  *   | request, started, permit, gate | ... |    empty: no request; deletion moves the next ones up
  *
  * A request that ends without the log phase's directive leaves its slot.  The next request at its
- * address began at another time: that tells them apart, and the slot is dropped.
+ * address began at another time: that tells them apart, unless both were done within SOON_MS.
  *
  * Of nginx only what its modules and resty.core use is used, too; their headers are not needed.
- * Where that is missing (no nginx, another LuaJIT) there is no table. */
+ * Where that is missing (no nginx, another LuaJIT) there are no requests. */
 #include "nginx.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "line.h"
@@ -22,8 +23,8 @@
 
 #if LUA_VERSION_NUM == 501 && defined(__linux__)
 
-#define REQUESTS "neap.requests"
 #define GATE     "neap.gate"
+#define REQUESTS "neap.requests"
 
 /* ---- Of nginx -------------------------------------------------------------------------------- */
 
@@ -37,8 +38,11 @@ typedef struct ngx_value {
   const unsigned char *bytes;
 } ngx_value;
 
+#define NGX_DONE (-4)
+
 #define WEAK __attribute__((weak))
 WEAK void *lua_getexdata(lua_State *L);
+WEAK int ngx_http_lua_ffi_exit(void *r, int status, unsigned char *message, size_t *length);
 WEAK int ngx_http_lua_ffi_get_resp_status(void *r);
 WEAK int ngx_http_lua_ffi_req_is_internal(void *r);
 WEAK double ngx_http_lua_ffi_req_start_time(void *r);
@@ -46,15 +50,9 @@ WEAK ngx_value *ngx_http_get_variable(void *r, const ngx_text *name, uintptr_t h
 WEAK extern volatile uintptr_t ngx_current_msec;
 
 static bool is_in_nginx(void) {
-  return lua_getexdata && ngx_http_lua_ffi_get_resp_status && ngx_http_lua_ffi_req_is_internal &&
-         ngx_http_lua_ffi_req_start_time && ngx_http_get_variable;
-}
-
-/* Whether nginx's own time, read once in a turn of its loop, is of the clock that breakers go by. */
-static bool has_same_clock(void) {
-  uint64_t now_ms = neap_clock_coarse().now_ms(NULL);
-  return &ngx_current_msec && sizeof ngx_current_msec == 8 &&
-         now_ms - ngx_current_msec + 60000 < 120000;
+  return lua_getexdata && ngx_http_lua_ffi_exit && ngx_http_lua_ffi_get_resp_status &&
+         ngx_http_lua_ffi_req_is_internal && ngx_http_lua_ffi_req_start_time &&
+         ngx_http_get_variable;
 }
 
 static uintptr_t text_hash(const ngx_text *text) {
@@ -70,23 +68,25 @@ static const ngx_value *variable(void *request, const char *name) {
   return value && !value->not_found ? value : NULL;
 }
 
-/* How many times an upstream was asked before: once more after each internal redirect to one. */
-static unsigned earlier_upstreams(void *request) {
+/* How many upstreams were asked before: one more after each internal redirect to one. */
+static NEAP__SELDOM unsigned earlier_upstreams(void *request) {
   const ngx_value *value = variable(request, "upstream_status");
   unsigned n = value ? 1 : 0;
   for (unsigned i = 0; value && i < value->length; i++) n += value->bytes[i] == ':';
   return n;
 }
 
-static void *request_of(lua_State *L) {
-  void *r = lua_getexdata(L);
-  if (!r) luaL_error(L, "there is no request here: not in init_by_lua, nor in a timer");
-  return r;
-}
-
 /* ---- The table ------------------------------------------------------------------------------- */
 
-typedef struct gate gate;
+/* One key's way in. */
+typedef struct gate {
+  const line *line;
+  uint32_t
+      soon_ms; /* what took longer is worth a closer look: SOON_MS, or the policy's slow_call_ms */
+  bool is_plain; /* 200 to 399 is a success, whatever else is to be said about it */
+  uint8_t turns; /* until it is looked at whether all answers are the upstream's */
+} gate;
+enum { GATE_LINE = 1, GATE_REFS = GATE_LINE };
 
 typedef struct slot {
   const void *request; /* NULL: empty */
@@ -100,87 +100,86 @@ typedef struct slot {
 #define KIND_TRY   3u /* or of one try, in the balancer phase */
 #define PERMIT     ((UINT64_C(1) << KIND_SHIFT) - 1)
 
-typedef struct requests {
+#define FIRST_SLOTS 1024
+#define SOON_MS     20
+#define TURNS       64
+
+static struct {
   slot *slots;
   size_t mask, count;
   uint64_t lost; /* slots that were dropped */
-  bool has_same_clock;
-} requests;
-enum { REQUESTS_SLOTS = 1, REQUESTS_OWNERS, REQUESTS_DROP, REQUESTS_REFS = REQUESTS_DROP };
+  bool has_clock;
+} all;
 
-/* One key's way in. */
-struct gate {
-  requests *requests;
-  const line *line;
-  bool is_plain; /* 200 to 399 is a success, whatever else is to be said about it */
-  bool is_mixed; /* there are answers that are not the upstream's, as of a cache */
-  uint8_t turn;  /* until somebody looks again whether there are */
-};
-enum { GATE_LINE = 1, GATE_REQUESTS, GATE_REFS = GATE_REQUESTS };
-
-#define FIRST_SLOTS 1024
-#define SOON_MS     20 /* what took longer is worth a closer look */
-#define TURNS       64
-
-static size_t slot_home(const requests *q, const void *request) {
-  return (size_t)(((uintptr_t)request >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & q->mask;
+static inline size_t slot_home(const void *request) {
+  return (size_t)(((uintptr_t)request >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & all.mask;
 }
 
-static void slot_put(requests *q, const slot *new_one) {
-  size_t i = slot_home(q, new_one->request);
-  while (q->slots[i].request) i = (i + 1) & q->mask;
-  q->slots[i] = *new_one;
-  q->count++;
+static inline slot *slot_after(const slot *s) {
+  return &all.slots[((size_t)(s - all.slots) + 1) & all.mask];
 }
 
-/* The first slot of that request, and of that gate if one is given; or NULL. */
-static slot *slot_find(const requests *q, const void *request, const gate *g) {
-  for (size_t i = slot_home(q, request); q->slots[i].request; i = (i + 1) & q->mask) {
-    slot *s = &q->slots[i];
-    if (s->request == request && (!g || s->gate == g)) return s;
-  }
-  return NULL;
+/* The first slot of that request, or the empty one after all of them. */
+static inline slot *slot_find(const void *request) {
+  slot *s = &all.slots[slot_home(request)];
+  while (s->request && s->request != request) s = slot_after(s);
+  return s;
 }
 
-/* Takes it out.  Answers whether the request may have another one. */
-static bool slot_take(requests *q, slot *s, slot *out) {
-  size_t hole = (size_t)(s - q->slots), i = hole;
-  bool is_alone = true;
-  *out = *s;
+/* Several have the same home, or a neighbour's: those behind it move up. */
+static NEAP__SELDOM void slot_close(slot *s) {
+  size_t hole = (size_t)(s - all.slots), i = hole;
   for (;;) {
-    i = (i + 1) & q->mask;
-    const slot *next = &q->slots[i];
+    i = (i + 1) & all.mask;
+    const slot *next = &all.slots[i];
     if (!next->request) break;
-    is_alone = false;
-    size_t home = slot_home(q, next->request);
-    if (((i - home) & q->mask) < ((i - hole) & q->mask)) continue;
-    q->slots[hole] = *next;
+    if (((i - slot_home(next->request)) & all.mask) < ((i - hole) & all.mask)) continue;
+    all.slots[hole] = *next;
     hole = i;
   }
-  q->slots[hole].request = NULL;
-  q->count--;
-  return !is_alone;
+  all.slots[hole].request = NULL;
 }
 
-/* Makes room; raises if there is no memory, and nothing has changed. */
-static NEAP__SELDOM void requests_grow(lua_State *L, requests *q, int index) {
-  size_t size = q->slots ? 2 * (q->mask + 1) : FIRST_SLOTS;
-  slot *slots = (slot *)lua_newuserdata(L, size * sizeof *slots);
-  memset(slots, 0, size * sizeof *slots);
-  requests old = *q;
-  q->slots = slots;
-  q->mask = size - 1;
-  q->count = 0;
-  for (size_t i = 0; old.slots && i <= old.mask; i++)
-    if (old.slots[i].request) slot_put(q, &old.slots[i]);
-  compat_setref(L, index, REQUESTS_SLOTS);
+/* Answers whether the request may have another one. */
+static inline bool slot_remove(slot *s) {
+  all.count--;
+  if (!slot_after(s)->request) {
+    s->request = NULL;
+    return false;
+  }
+  slot_close(s);
+  return true;
 }
 
-static uint64_t requests_now(const requests *q, const line *n) {
-  return q->has_same_clock ? ngx_current_msec : n->clock.now_ms(n->clock.context);
+/* Twice as many; false if there is no memory, and nothing has changed. */
+static NEAP__SELDOM bool slots_grow(void) {
+  size_t old_size = all.slots ? all.mask + 1 : 0, size = old_size ? 2 * old_size : FIRST_SLOTS;
+  slot *old = all.slots, *slots = (slot *)calloc(size, sizeof *slots);
+  if (!slots) return false;
+  all.slots = slots;
+  all.mask = size - 1;
+  for (size_t i = 0; i < old_size; i++) {
+    if (!old[i].request) continue;
+    slot *s = &slots[slot_home(old[i].request)];
+    while (s->request) s = slot_after(s);
+    *s = old[i];
+  }
+  free(old);
+  return true;
 }
 
-/* Pushes the permit, which is the slot's no longer. */
+/* Whether nginx's own time, which it reads once in a turn of its loop, is that of neap's clock. */
+static bool has_clock(void) {
+  uint64_t now_ms = neap_clock_coarse().now_ms(NULL);
+  return &ngx_current_msec && sizeof ngx_current_msec == 8 &&
+         now_ms - ngx_current_msec + 60000 < 120000;
+}
+
+static inline uint64_t nginx_now(const line *n) {
+  return all.has_clock ? ngx_current_msec : n->clock.now_ms(n->clock.context);
+}
+
+/* Pushes the permit of a slot that is no more. */
 static void push_permit(lua_State *L, const slot *s) {
   if (!(s->permit & HELD)) {
     neap__push_plain(L, s->permit & PERMIT);
@@ -193,106 +192,143 @@ static void push_permit(lua_State *L, const slot *s) {
 
 /* ---- Access ---------------------------------------------------------------------------------- */
 
-enum { UP_GATE = 1, UP_LINE, UP_OWNER, UP_REQUESTS, UP_DROP, UP_LAST = UP_DROP };
+enum { UP_GATE = 1, UP_LINE, UP_OWNER, UP_DROP, UP_MOVED, UP_REFUSE, UP_KEYED, UP_LAST = UP_KEYED };
 
-/* The request had a slot already: it came through here twice, or it is another one's. */
-static NEAP__SELDOM void drop(lua_State *L, requests *q, slot *s) {
-  slot dropped;
-  slot_take(q, s, &dropped);
-  q->lost++;
-  if (!(dropped.permit & HELD)) return;
-  lua_pushvalue(L, lua_upvalueindex(UP_DROP));
+static void push_hook(lua_State *L, int hook) {
+  lua_pushvalue(L, lua_upvalueindex(hook));
   lua_pushvalue(L, lua_upvalueindex(UP_OWNER));
+}
+
+/* The request has been here before: it was redirected to a location with the same guard, or it is
+ * another one's slot. */
+static NEAP__SELDOM void drop(lua_State *L, slot *s) {
+  slot dropped = *s;
+  slot_remove(s);
+  all.lost++;
+  if (!(dropped.permit & HELD)) return;
+  push_hook(L, UP_DROP);
   push_permit(L, &dropped);
   lua_call(L, 2, 0);
 }
 
-static NEAP__SELDOM int refuse(lua_State *L, const line *n, uint64_t now_ms, neap_verdict verdict,
-                               const neap_transition *moved) {
+/* Ends the request's access phase with that status, as ngx.exit does. */
+static int leave(lua_State *L, void *request, int status) {
+  unsigned char message[128];
+  size_t length = sizeof message;
+  int result = ngx_http_lua_ffi_exit(request, status, message, &length);
+  if (result == 0) return lua_yield(L, 0);
+  if (result == NGX_DONE) return 0;
+  lua_pushlstring(L, (const char *)message, length);
+  return lua_error(L);
+}
+
+static NEAP__SELDOM int refused(lua_State *L, void *request, const line *n, uint64_t now_ms,
+                                neap_verdict verdict, const neap_transition *moved, bool is_asked) {
+  uint64_t retry_after_ms = neap__retry_after(n->breaker, n->rules, now_ms, verdict);
+  if (!is_asked) push_hook(L, UP_REFUSE);
   lua_pushstring(L, neap_verdict_name(verdict));
-  compat_pushwide(L, neap__retry_after(n->breaker, n->rules, now_ms, verdict));
+  compat_pushwide(L, retry_after_ms);
   neap__push_moved(L, moved);
-  return 3;
+  if (is_asked) return 3;
+  lua_call(L, 4, 1);
+  return leave(L, request, (int)lua_tointeger(L, -1));
+}
+
+/* The slot is there, for a permit that holds nothing: give it the one that does. */
+static void slot_hold(lua_State *L, slot *s, neap_permit permit, uint64_t now_ms) {
+  slot held = *s;
+  slot_remove(s); /* what follows may raise */
+  neap__push_held(L, held.gate->line, permit, now_ms, lua_upvalueindex(UP_LINE),
+                  lua_upvalueindex(UP_OWNER), 0);
+  held.permit = HELD | (held.permit & ~PERMIT) | (uint64_t)luaL_ref(L, LUA_REGISTRYINDEX);
+  s = slot_find(held.request);
+  while (s->request) s = slot_after(s);
+  *s = held;
+  all.count++;
 }
 
 /* A probe, or something moved. */
-static NEAP__SELDOM int admit_probe(lua_State *L, requests *q, slot *s, neap_permit permit,
-                                    uint64_t now_ms, neap_verdict verdict,
-                                    const neap_transition *moved) {
-  if (verdict == NEAP_ALLOW_PROBE) {
-    neap__push_held(L, s->gate->line, permit, now_ms, lua_upvalueindex(UP_LINE),
-                    lua_upvalueindex(UP_OWNER), 0);
-    s->permit = HELD | (s->permit & ~PERMIT) | (uint64_t)luaL_ref(L, LUA_REGISTRYINDEX);
-  }
-  slot_put(q, s);
-  lua_pushboolean(L, 0);
-  lua_pushnil(L);
+static NEAP__SELDOM int admitted(lua_State *L, slot *s, neap_permit permit, uint64_t now_ms,
+                                 neap_verdict verdict, const neap_transition *moved) {
+  if (verdict == NEAP_ALLOW_PROBE) slot_hold(L, s, permit, now_ms);
+  if (moved->cause == NEAP_BY_NOTHING) return 0;
+  push_hook(L, UP_MOVED);
   neap__push_moved(L, moved);
-  return 3;
+  lua_call(L, 2, 0);
+  return 0;
 }
 
-static inline int admit(lua_State *L, unsigned kind) {
+static inline int admit(lua_State *L, bool is_asked, unsigned kind) {
   gate *g = (gate *)lua_touserdata(L, lua_upvalueindex(UP_GATE));
-  requests *q = g->requests;
   const line *n = g->line;
-  check_open(L, n);
-  void *request = request_of(L);
-  if (2 * q->count >= q->mask) requests_grow(L, q, lua_upvalueindex(UP_REQUESTS));
-  slot *before = slot_find(q, request, g);
-  if (before) drop(L, q, before);
-  uint64_t now_ms = requests_now(q, n);
+  void *request = lua_getexdata(L);
+  if (!request)
+    return luaL_error(L, "there is no request here: not in init_by_lua, nor in a timer");
+  if (2 * all.count >= all.mask && !slots_grow()) return luaL_error(L, "not enough memory");
+  slot *s = slot_find(request);
+  for (; s->request; s = slot_after(s)) {
+    if (s->request != request || s->gate != g) continue;
+    drop(L, s);
+    s = slot_find(request);
+    if (!s->request) break;
+  }
+  uint64_t now_ms = nginx_now(n);
   neap_permit permit;
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
   neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
-  if (verdict > NEAP_ALLOW_BYPASS) return refuse(L, n, now_ms, verdict, &moved);
-  if (ngx_http_lua_ffi_req_is_internal(request) && kind != KIND_TRY) {
+  if (verdict > NEAP_ALLOW_BYPASS) return refused(L, request, n, now_ms, verdict, &moved, is_asked);
+  if (kind != KIND_TRY && ngx_http_lua_ffi_req_is_internal(request)) {
     kind = earlier_upstreams(request);
     if (kind >= KIND_TRY) kind = KIND_TRY - 1;
   }
-  slot s = {request, ngx_http_lua_ffi_req_start_time(request),
-            neap__wide(permit, now_ms, n->number) | (uint64_t)kind << KIND_SHIFT, g};
+  s->request = request;
+  s->started = ngx_http_lua_ffi_req_start_time(request);
+  s->permit = neap__wide(permit, now_ms, n->number) | (uint64_t)kind << KIND_SHIFT;
+  s->gate = g;
+  all.count++;
   if (verdict == NEAP_ALLOW_PROBE || moved.cause != NEAP_BY_NOTHING)
-    return admit_probe(L, q, &s, permit, now_ms, verdict, &moved);
-  slot_put(q, &s);
+    return admitted(L, s, permit, now_ms, verdict, &moved);
   return 0;
 }
 
-/* admit() -> nothing: it may go on | false, nil, moved: likewise | reason, retry_after_ms, moved:
- * it is refused */
-static int l_admit(lua_State *L) { return admit(L, 0); }
+/* With a key, which has a gate of its own: keyed(owner, key) -> nothing, or the status. */
+static NEAP__SELDOM int access_keyed(lua_State *L) {
+  if (!lua_istable(L, 1))
+    return luaL_error(L, "access is its guard's method: write guard:access(...), with a colon");
+  lua_settop(L, 2);
+  if (lua_isnil(L, 2)) return admit(L, false, 0);
+  if (lua_type(L, 2) != LUA_TSTRING) return neap__argument_error(L, 2, "key", "a string");
+  push_hook(L, UP_KEYED);
+  lua_pushvalue(L, 2);
+  lua_call(L, 2, 1);
+  return lua_isnil(L, -1) ? 0 : leave(L, lua_getexdata(L), (int)lua_tointeger(L, -1));
+}
+
+/* guard:access(key): returns if the request may go on, else ends its access phase */
+static int l_access(lua_State *L) {
+  return lua_gettop(L) == 1 ? admit(L, false, 0) : access_keyed(L);
+}
+
+/* ask() -> nothing: it may go on | reason, retry_after_ms, moved */
+static int l_ask(lua_State *L) { return admit(L, true, 0); }
 
 /* The same of one try, in the balancer phase. */
-static int l_admit_try(lua_State *L) { return admit(L, KIND_TRY); }
+static int l_ask_try(lua_State *L) { return admit(L, true, KIND_TRY); }
 
 /* ---- Log ------------------------------------------------------------------------------------- */
 
-enum { LOG_REQUESTS = 1, LOG_SETTLE, LOG_MOVED, LOG_OWNERS, LOG_LAST = LOG_OWNERS };
-
-static NEAP__SELDOM void look_for_others(gate *g, void *request) {
-  g->turn = TURNS;
-  if (variable(request, "upstream_cache_status") || !variable(request, "upstream_status"))
-    g->is_mixed = true;
-}
-
-/* Is it an answer of the upstream's that needs no thought? */
-static inline bool is_plain(void *request, gate *g, uint64_t age_ms) {
-  int status = ngx_http_lua_ffi_get_resp_status(request);
-  if (status < 200 || status > 399 || !g->is_plain || age_ms > SOON_MS) return false;
-  const neap_rules *rules = g->line->rules;
-  if (rules->slow_call_ms && age_ms > rules->slow_call_ms) return false;
-  if (ngx_http_lua_ffi_req_is_internal(request)) return false;
-  if (g->turn-- == 0) look_for_others(g, request);
-  return !g->is_mixed;
-}
+enum { LOG_SETTLE = 1, LOG_MOVED, LOG_OWNERS, LOG_LAST = LOG_OWNERS };
 
 static void push_owner(lua_State *L, gate *g) {
   lua_pushlightuserdata(L, g);
   lua_rawget(L, lua_upvalueindex(LOG_OWNERS));
 }
 
-static NEAP__SELDOM void settle(lua_State *L, requests *q, const slot *s, bool is_lost) {
-  if (is_lost) q->lost++;
+/* Lua finds out what it came to. */
+static NEAP__SELDOM void settle(lua_State *L, const slot *s, void *request) {
+  bool is_lost = s->started != ngx_http_lua_ffi_req_start_time(request);
+  if (is_lost) all.lost++;
   lua_pushvalue(L, lua_upvalueindex(LOG_SETTLE));
   push_owner(L, s->gate);
   push_permit(L, s);
@@ -310,127 +346,152 @@ static NEAP__SELDOM void tell_moved(lua_State *L, gate *g, const neap_transition
   lua_call(L, 2, 0);
 }
 
-static inline void log_one(lua_State *L, requests *q, const slot *s, void *request) {
-  const line *n = s->gate->line;
-  if (n->panel && !n->panel->panel) return;
-  if (s->started != ngx_http_lua_ffi_req_start_time(request)) {
-    settle(L, q, s, true);
-    return;
-  }
-  uint64_t now_ms = requests_now(q, n);
-  uint64_t age_ms = neap__wide_age_ms(s->permit, now_ms);
-  if (s->permit >> KIND_SHIFT || !is_plain(request, s->gate, age_ms)) {
-    settle(L, q, s, false);
-    return;
-  }
-  neap_permit permit = neap__narrow(s->permit);
-  neap_call call = {.outcome = NEAP_SUCCESS, .duration_ms = age_ms};
-  neap_transition moved;
-  moved.cause = NEAP_BY_NOTHING;
-  neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &call, &moved);
-  if (moved.cause != NEAP_BY_NOTHING) tell_moved(L, s->gate, &moved);
+/* A cache, or another handler, may answer in the upstream's place: then each answer is looked at. */
+static NEAP__SELDOM bool is_all_upstream(gate *g, void *request) {
+  g->turns = TURNS;
+  if (variable(request, "upstream_cache_status") || !variable(request, "upstream_status"))
+    g->is_plain = false;
+  return g->is_plain;
+}
+
+static inline bool is_plain(const slot *s, void *request, uint64_t age_ms) {
+  gate *g = s->gate;
+  if (s->permit >> KIND_SHIFT || !g->is_plain || age_ms > g->soon_ms) return false;
+  if ((unsigned)ngx_http_lua_ffi_get_resp_status(request) - 200 >= 200) return false;
+  if (ngx_http_lua_ffi_req_is_internal(request)) return false;
+  return g->turns-- > 1 || is_all_upstream(g, request);
 }
 
 /* log(): what became of the request's permits. */
 static int l_log(lua_State *L) {
-  requests *q = (requests *)lua_touserdata(L, lua_upvalueindex(LOG_REQUESTS));
-  void *request = request_of(L);
-  slot *found = slot_find(q, request, NULL);
-  while (found) {
-    slot s;
-    bool has_more = slot_take(q, found, &s);
-    log_one(L, q, &s, request);
-    found = has_more ? slot_find(q, request, NULL) : NULL;
+  void *request = lua_getexdata(L);
+  bool has_more = true;
+  while (has_more) {
+    slot *s = slot_find(request);
+    if (!s->request) break;
+    const line *n = s->gate->line;
+    uint64_t permit_bits = s->permit, now_ms = nginx_now(n);
+    uint64_t age_ms = neap__wide_age_ms(permit_bits, now_ms);
+    if (!is_plain(s, request, age_ms)) {
+      slot taken = *s;
+      has_more = slot_remove(s);
+      settle(L, &taken, request);
+      continue;
+    }
+    gate *g = s->gate;
+    has_more = slot_remove(s);
+    neap_permit permit = neap__narrow(permit_bits);
+    neap_call call = {.outcome = NEAP_SUCCESS, .duration_ms = age_ms};
+    neap_transition moved;
+    moved.cause = NEAP_BY_NOTHING;
+    neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &call, &moved);
+    if (moved.cause != NEAP_BY_NOTHING) tell_moved(L, g, &moved);
   }
   return 0;
 }
 
-/* take() -> owner, permit | nothing: of the request's try before this one. */
+/* take() -> owner, permit | nothing: of the request's try before this one */
 static int l_take(lua_State *L) {
-  requests *q = (requests *)lua_touserdata(L, lua_upvalueindex(LOG_REQUESTS));
-  void *request = request_of(L);
-  for (size_t i = slot_home(q, request); q->slots[i].request; i = (i + 1) & q->mask) {
-    slot s = q->slots[i];
-    if (s.request != request || (s.permit >> KIND_SHIFT & KIND_TRY) != KIND_TRY) continue;
-    if (s.started != ngx_http_lua_ffi_req_start_time(request)) continue;
-    slot_take(q, &q->slots[i], &s);
-    push_owner(L, s.gate);
-    push_permit(L, &s);
+  void *request = lua_getexdata(L);
+  for (slot *s = slot_find(request); s->request; s = slot_after(s)) {
+    if (s->request != request || (s->permit >> KIND_SHIFT & KIND_TRY) != KIND_TRY) continue;
+    if (s->started != ngx_http_lua_ffi_req_start_time(request)) continue;
+    slot taken = *s;
+    slot_remove(s);
+    push_owner(L, taken.gate);
+    push_permit(L, &taken);
     return 2;
   }
   return 0;
 }
 
-/* ---- Making them ----------------------------------------------------------------------------- */
+/* ---- Making gates ---------------------------------------------------------------------------- */
 
-/* requests(settle, moved, drop) -> requests, log, take | nil: this is not nginx
- *   settle  (owner, permit, kind): what became of it is for Lua to find out; kind as in a slot, nil
- *           if nobody can
- *   moved   (owner, moved)
- *   drop    (owner, permit): one that holds something, and of which nobody will hear any more */
+/* What the functions of one Lua state have in common: refs of a userdata. */
+enum {
+  HOOK_SETTLE = 1, /* (owner, permit, kind): kind as in a slot; nil: nobody knows what it came to */
+  HOOK_MOVED,      /* (owner, moved) */
+  HOOK_DROP,       /* (owner, permit): one that holds something, of which nobody will hear */
+  HOOK_REFUSE,     /* (owner, reason, retry_after_ms, moved) -> the status of what is answered */
+  HOOK_KEYED,      /* (owner, key) -> nil, or that status */
+  OWNERS,          /* by gate */
+  REQUESTS_REFS = OWNERS
+};
+
+/* requests(settle, moved, drop, refuse, keyed) -> requests, log, take | nothing: not nginx */
 static int l_requests(lua_State *L) {
-  for (int i = 1; i <= 3; i++) luaL_checktype(L, i, LUA_TFUNCTION);
-  lua_settop(L, 3);
+  for (int i = HOOK_SETTLE; i <= HOOK_KEYED; i++) luaL_checktype(L, i, LUA_TFUNCTION);
+  lua_settop(L, HOOK_KEYED);
   if (!is_in_nginx()) return 0;
-  requests *q = (requests *)compat_new(L, sizeof *q, REQUESTS_REFS);
-  *q = (requests){.slots = NULL, .has_same_clock = has_same_clock()};
-  luaL_getmetatable(L, REQUESTS);
-  lua_setmetatable(L, 4);
-  requests_grow(L, q, 4);
+  if (!all.slots && !slots_grow()) return luaL_error(L, "not enough memory");
+  all.has_clock = has_clock();
   lua_newtable(L);
-  lua_pushvalue(L, 5);
-  compat_setref(L, 4, REQUESTS_OWNERS);
-  lua_pushvalue(L, 3);
-  compat_setref(L, 4, REQUESTS_DROP);
-  lua_pushvalue(L, 4); /* as LOG_REQUESTS ... LOG_OWNERS */
-  lua_pushvalue(L, 1);
-  lua_pushvalue(L, 2);
-  lua_pushvalue(L, 5);
-  for (int i = 1; i <= LOG_LAST; i++) lua_pushvalue(L, -LOG_LAST);
-  lua_pushcclosure(L, l_take, LOG_LAST);
-  lua_insert(L, 6);
-  lua_pushcclosure(L, l_log, LOG_LAST);
-  lua_replace(L, 5);
+  compat_new(L, 1, REQUESTS_REFS);
+  luaL_getmetatable(L, REQUESTS);
+  lua_setmetatable(L, -2);
+  int made = lua_gettop(L);
+  for (int i = HOOK_SETTLE; i <= OWNERS; i++) {
+    lua_pushvalue(L, i);
+    compat_setref(L, made, i);
+  }
+  for (int i = 0; i < 2; i++) { /* as LOG_SETTLE ... LOG_OWNERS */
+    lua_pushvalue(L, HOOK_SETTLE);
+    lua_pushvalue(L, HOOK_MOVED);
+    lua_pushvalue(L, OWNERS);
+    lua_pushcclosure(L, i == 0 ? l_log : l_take, LOG_LAST);
+  }
   return 3;
 }
 
-/* requests:gate(line, owner) -> gate, admit, admit_try */
+/* Nothing of the gate may be left when it goes: so when its Lua state goes. */
+static int l_gate_gc(lua_State *L) {
+  const gate *g = (const gate *)luaL_checkudata(L, 1, GATE);
+  for (size_t i = 0; i <= all.mask; i++)
+    while (all.slots[i].request && all.slots[i].gate == g) slot_remove(&all.slots[i]);
+  return 0;
+}
+
+/* requests:gate(line, owner) -> gate, access, ask, ask_try */
 static int l_gate(lua_State *L) {
-  requests *q = (requests *)luaL_checkudata(L, 1, REQUESTS);
+  luaL_checkudata(L, 1, REQUESTS);
   const line *n = (const line *)luaL_checkudata(L, 2, NEAP__LINE);
   luaL_checktype(L, 3, LUA_TTABLE);
   luaL_argcheck(L, n->clock.now_ms, 2, "must go by the system's clock");
   lua_settop(L, 3);
+  luaL_checkstack(L, 4 + UP_LAST, "gate");
   gate *g = (gate *)compat_new(L, sizeof *g, GATE_REFS);
-  *g = (gate){.requests = q, .line = n};
+  *g = (gate){.line = n};
   luaL_getmetatable(L, GATE);
   lua_setmetatable(L, 4);
   lua_pushvalue(L, 2);
   compat_setref(L, 4, GATE_LINE);
-  lua_pushvalue(L, 1);
-  compat_setref(L, 4, GATE_REQUESTS);
-  compat_getref(L, 1, REQUESTS_OWNERS);
+  compat_getref(L, 1, OWNERS);
   lua_pushlightuserdata(L, g);
   lua_pushvalue(L, 3);
   lua_rawset(L, 5);
   lua_settop(L, 4);
-  lua_pushvalue(L, 4); /* as UP_GATE ... UP_DROP */
-  lua_pushvalue(L, 2);
-  lua_pushvalue(L, 3);
-  lua_pushvalue(L, 1);
-  compat_getref(L, 1, REQUESTS_DROP);
-  for (int i = 1; i <= UP_LAST; i++) lua_pushvalue(L, -UP_LAST);
-  lua_pushcclosure(L, l_admit_try, UP_LAST);
-  lua_insert(L, 5);
-  lua_pushcclosure(L, l_admit, UP_LAST);
-  lua_insert(L, 5);
-  return 3;
+  static const lua_CFunction functions[] = {l_access, l_ask, l_ask_try};
+  for (int i = 0; i < 3; i++) { /* as UP_GATE ... UP_KEYED */
+    lua_pushvalue(L, 4);
+    lua_pushvalue(L, 2);
+    lua_pushvalue(L, 3);
+    compat_getref(L, 1, HOOK_DROP);
+    compat_getref(L, 1, HOOK_MOVED);
+    compat_getref(L, 1, HOOK_REFUSE);
+    compat_getref(L, 1, HOOK_KEYED);
+    lua_pushcclosure(L, functions[i], UP_LAST);
+  }
+  return 4;
 }
 
-/* gate:plain(is_plain): whether 200 to 399 is a success, whatever else is to be said about it */
-static int l_plain(lua_State *L) {
+/* gate:judge(is_plain): under the line's new rules; whether 200 to 399 is a success, whatever else is
+ * to be said about it */
+static int l_judge(lua_State *L) {
   gate *g = (gate *)luaL_checkudata(L, 1, GATE);
+  uint32_t slow_ms = g->line->rules->slow_call_ms;
+  g->soon_ms = slow_ms && slow_ms < SOON_MS ? slow_ms : SOON_MS;
   g->is_plain = lua_toboolean(L, 2);
+  g->turns = 1;
   return 0;
 }
 
@@ -444,13 +505,13 @@ static pid_t lender;
 /* requests:lend(panel) */
 static int l_lend(lua_State *L) {
   luaL_checkudata(L, 1, REQUESTS);
-  box_shared *box = (box_shared *)luaL_checkudata(L, 2, NEAP__PANEL_SHARED);
+  const box_shared *box = (const box_shared *)luaL_checkudata(L, 2, NEAP__PANEL_SHARED);
   lent = box->shared;
   lender = getpid();
   return 0;
 }
 
-/* requests:borrow(path) -> panel | nil */
+/* requests:borrow(path) -> panel | nothing */
 static int l_borrow(lua_State *L) {
   luaL_checkudata(L, 1, REQUESTS);
   size_t length;
@@ -468,9 +529,9 @@ static int l_borrow(lua_State *L) {
 
 /* requests:count() -> open, lost: permits that are out, and those that were dropped so far */
 static int l_count(lua_State *L) {
-  const requests *q = (const requests *)luaL_checkudata(L, 1, REQUESTS);
-  compat_pushwide(L, q->count);
-  compat_pushwide(L, q->lost);
+  luaL_checkudata(L, 1, REQUESTS);
+  compat_pushwide(L, all.count);
+  compat_pushwide(L, all.lost);
   return 2;
 }
 
@@ -486,8 +547,9 @@ static void new_class(lua_State *L, const char *name, const luaL_Reg *methods) {
 
 void neap__open_nginx(lua_State *L) {
   static const luaL_Reg of_requests[] = {
-      {"gate", l_gate}, {"count", l_count}, {"lend", l_lend}, {"borrow", l_borrow}, {NULL, NULL}};
-  static const luaL_Reg of_gate[] = {{"plain", l_plain}, {NULL, NULL}};
+      {"gate", l_gate}, {"count", l_count}, {"lend", l_lend}, {"borrow", l_borrow}, {NULL, NULL},
+  };
+  static const luaL_Reg of_gate[] = {{"judge", l_judge}, {"__gc", l_gate_gc}, {NULL, NULL}};
   new_class(L, REQUESTS, of_requests);
   new_class(L, GATE, of_gate);
   lua_pushcfunction(L, l_requests);
