@@ -29,6 +29,9 @@ local DEEPEST_CAUSE = 16
 local MOST_KINDS, LONGEST_KIND = 100, 100
 local TEXT_LOOKED_AT = 4096 -- bytes, of an error's text or a body
 
+-- The classifiers there are, by their names in the library they were made for; true for others.
+-- Nothing in here may lead to a library: where a weak table's values keep its keys alive (Lua 5.1),
+-- that would be for good.
 local made = setmetatable({}, { __mode = "k" })
 
 local function classifier(fields, call)
@@ -246,9 +249,9 @@ local function new_default(library)
 end
 
 local NAMES = { "transport", "http", "grpc", "ofrep", "default" }
-local originals = setmetatable({}, { __mode = "k" }) -- the classifiers a library began with
 
---- A library with tables of its own: each policy generation has one.
+--- A library with tables of its own: each policy generation has one.  And the classifiers that are
+--- in it, by name, for when the policy has put something else there.
 local function new()
   local library = {}
   library.retry_after_ms = function(call) return retry_after.ms(call.headers) end
@@ -258,9 +261,9 @@ local function new()
   library.ofrep = new_ofrep(library.transport, library.http)
   library.default = new_default(library)
   library.errors = new_errors(library)
-  originals[library] = {}
-  for _, name in ipairs(NAMES) do originals[library][name] = library[name] end
-  return setmetatable(library, {
+  local originals = {}
+  for _, name in ipairs(NAMES) do originals[name], made[library[name]] = library[name], name end
+  setmetatable(library, {
     __metatable = false,
     __index = function(_, name)
       local names = {}
@@ -268,6 +271,7 @@ local function new()
       error(("classify.%s is not known%s"):format(tostring(name), suggest.hint(name, names)), 2)
     end,
   })
+  return library, originals
 end
 
 ---@class neap.classify
@@ -284,10 +288,11 @@ classify.new = new
 --- The classifiers of a library, by name.
 classify.names = NAMES
 
---- What a library's classifiers were, whatever the policy has put in their place.
----@param library table as of classify.new()
----@return table<string, neap.Classifier>
-function classify.originals(library) return originals[library] end
+--- The name that a classifier had in its library, whatever the policy has put in its place; true
+--- for one that never had any, nil for what is no classifier.
+---@param value any
+---@return string|true|nil
+function classify.original_name(value) return made[value] end
 
 --- Whether a value is a classifier of these.
 ---@param value any

@@ -152,7 +152,9 @@ end
 ---@param report neap.report
 function generation.judge(parts, report)
   local verdict = parts.values.classify
-  if verdict == nil and library.is_changed(parts.library) then verdict = parts.default end
+  if verdict == nil and library.is_changed(parts.library) then
+    verdict = parts.classifiers.default
+  end
   parts.classify, parts.faults, parts.has_classify = shipped, {}, verdict ~= nil
   if not verdict then return end
   parts.classify = new_classify(parts.sandbox.box, verdict, parts.library)

@@ -27,10 +27,11 @@ end
 --- A library with the tables of `of_policy`, which from then on are nobody else's; nil if there is
 --- more to it than other values in its tables.
 local function sealed_library(of_policy)
-  local copy, originals = classify.new(), classify.originals(of_policy)
+  local copy = classify.new()
   for _, name in ipairs(classify.names) do
-    if not rawequal(rawget(of_policy, name), originals[name]) then return nil end
-    local fields = data_of(rawget(of_policy, name))
+    local fields = rawget(of_policy, name)
+    if classify.original_name(fields) ~= name then return nil end
+    fields = data_of(fields)
     if not fields then return nil end
     for key in next, copy[name] do copy[name][key] = nil end
     for key, value in next, fields do copy[name][key] = value end

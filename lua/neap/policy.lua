@@ -108,11 +108,10 @@ local function new_parts(path, options)
   local params, fault = parameters.copy(options.params or {})
   if not params then return refused { file = path, key = fault.key, message = fault.message } end
   local library, noted = stages.library()
-  local own_classify = classify.new()
+  local own_classify, originals = classify.new()
   return {
     path = path, params = params, params_text = parameters.text(params),
-    noted = noted, library = own_classify,
-    default = own_classify.default, -- as it is now: the policy may put something else there
+    noted = noted, library = own_classify, classifiers = originals,
     sandbox = sandbox.new {
       root = options.root or path:match("^(.*)/[^/]*$") or ".",
       read = options.read or read_file,
@@ -134,7 +133,7 @@ local function check(parts, given, report)
   if values.fallback then
     parts.stages, parts.shown = stages.of(values.fallback, parts.noted, parts.sandbox, report)
   end
-  verdicts.check(parts.library, report)
+  verdicts.check(parts.classifiers, report)
   generation.judge(parts, report)
 end
 

@@ -111,14 +111,14 @@ local function check_classifier(name, fields, tell)
 end
 
 --- Reports what is wrong in the tables of a policy's library, in the order of the keys.
----@param of_policy table as of classify.new()
+---@param originals table<string, table> the classifiers that classify.new() put into it
 ---@param report neap.report
-function verdicts.check(of_policy, report)
+function verdicts.check(originals, report)
   local found = {}
   local function tell(key, value, message)
     if message then found[#found + 1] = { key = key, value = value, message = message } end
   end
-  for name, fields in next, classify.originals(of_policy) do
+  for name, fields in next, originals do
     check_classifier(name, fields, tell)
   end
   table.sort(found, function(a, b) return a.key < b.key end)

@@ -88,6 +88,16 @@ describe("nothing is left behind by", function()
     end)
   end)
 
+  it("generations of a policy", function()
+    local text = [[return {
+      name = "p", trip = { consecutive_failures = 5 },
+      classify = classify.errors { record = { "down" } },
+      fallback = { fallback.last_good { max_age_ms = 1000 } },
+    }]]
+    local g = neap.guard(assert(neap.policy.parse(text, "p.lua")))
+    settles(fixture.rounds(300), function() g:adopt(assert(neap.policy.parse(text, "p.lua"))) end)
+  end)
+
   it("arguments and results that classify has seen", function()
     local g = fixture.guard { classify = function() return "success" end }
     local seen = setmetatable({}, { __mode = "k" })
