@@ -22,7 +22,7 @@
 
 local core = require "neap.core"
 
-local answers = require "neap.answer"
+local answers = require "neap.nginx_answer"
 local fallback = require "neap.fallback"
 local guard = require "neap.guard"
 local host = require "neap.hosts.nginx"
@@ -63,33 +63,9 @@ end
 
 -- ---- Answering a request ----------------------------------------------------------------------
 
---- What a fallback stage answered, sent.
----@return integer status for ngx.exit
-local function send(value, info)
-  local answer = answers.of(value)
-  ngx.status = answer.status
-  for i = 1, #answer.headers, 2 do ngx.header[answer.headers[i]] = answer.headers[i + 1] end
-  ngx.header["Neap-Source"] = info.source
-  ngx.header["Cache-Control"] = "no-store"
-  if info.age_ms then ngx.header["Age"] = ("%d"):format(math.floor(info.age_ms / 1000)) end
-  ngx.header["Content-Length"] = #answer.body
-  if ngx.req.get_method() ~= "HEAD" then ngx.print(answer.body) end
-  return answer.status
-end
-
---- What nobody answered: nginx's own page of that status, or what error_page says.
----@return integer status
-local function prepare_problem(err)
-  if err.retry_after_ms then
-    ngx.header["Retry-After"] = ("%d"):format(math.max(1, math.ceil(err.retry_after_ms / 1000)))
-  end
-  if err.status and err.status >= 200 then ngx.header["Neap-Source"] = "fail" end
-  return err.status or 503
-end
-
 local function ask_chain(of_line, cause, call)
   local of_guard = of_line.guard
-  call.key, call.id = of_line.key, ngx.var.request_uri
+  call.key, call.id = of_line.key, answers.id()
   return of_guard:fallback(cause, call)
 end
 
@@ -110,10 +86,10 @@ local function refuse(of_line, reason, retry_after_ms, transition)
     local value, info, stage_err = ask_chain(of_line, "refused", {
       refused = reason, error = err, retry_after_ms = err.retry_after_ms, ended_by = "refused",
     })
-    if value ~= nil then return send(value, info) end
+    if value ~= nil then return answers.send(value, info) end
     err = stage_err or err
   end
-  return prepare_problem(err)
+  return answers.problem(err)
 end
 
 -- ---- What became of a request -----------------------------------------------------------------
@@ -228,10 +204,22 @@ local function answer(of_guard)
     local call = upstream.call(of_guard.policy, tries, 1, #tries)
     local cause = call.ended_by == "timeout" and "timeout" or "failure"
     local value, info, err = ask_chain(gate_of(of_guard, DEFAULT).line, cause, call)
-    if value ~= nil then return ngx.exit(send(value, info)) end
-    if err then return ngx.exit(prepare_problem(err)) end
+    if value ~= nil then return ngx.exit(answers.send(value, info)) end
+    if err then return ngx.exit(answers.problem(err)) end
   end
   return ngx.exit(status)
+end
+
+--- The guard's method keep, for body_filter_by_lua: keeps good answers for the policy's last_good
+--- stages.
+local function keep(of_guard, key)
+  check_key(key)
+  local whole = answers.gather()
+  local tries = whole and upstream.tries()
+  if not tries then return end
+  local policy = of_guard.policy
+  if policy.classify(upstream.call(policy, tries, 1, #tries)) ~= "success" then return end
+  of_guard:remember({ key = key, id = answers.id() }, whole)
 end
 
 local function waits(policy)
@@ -245,7 +233,7 @@ end
 local function equip(made)
   made.gates = made.gates or {}
   made.access = waits(made.policy) and waiting_access or gate_of(made, DEFAULT).access
-  made.ask, made.answer = ask, answer
+  made.ask, made.answer, made.keep = ask, answer, keep
   for _, gate in pairs(made.gates) do gate.gate:judge(is_plain(made.policy)) end
 end
 

@@ -346,7 +346,7 @@ static NEAP__SELDOM void tell_moved(lua_State *L, gate *g, const neap_transition
   lua_call(L, 2, 0);
 }
 
-/* A cache, or another handler, may answer in the upstream's place: then each answer is looked at. */
+/* A cache or another handler may answer in the upstream's place: then each answer is looked at. */
 static NEAP__SELDOM bool is_all_upstream(gate *g, void *request) {
   g->turns = TURNS;
   if (variable(request, "upstream_cache_status") || !variable(request, "upstream_status"))
@@ -484,8 +484,8 @@ static int l_gate(lua_State *L) {
   return 4;
 }
 
-/* gate:judge(is_plain): under the line's new rules; whether 200 to 399 is a success, whatever else is
- * to be said about it */
+/* gate:judge(is_plain): under the line's new rules; whether 200 to 399 is a success, whatever else
+ * is to be said about it */
 static int l_judge(lua_State *L) {
   gate *g = (gate *)luaL_checkudata(L, 1, GATE);
   uint32_t slow_ms = g->line->rules->slow_call_ms;

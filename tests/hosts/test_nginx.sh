@@ -15,6 +15,8 @@ policy chain "trip = { consecutive_failures = 3 }, open = { cooldown_ms = 60000 
   fallback = { fallback.default { status = 203, headers = { ['X-Is'] = 'default' }, body = 'instead' } },"
 policy closes "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
   fallback = { fallback.fail { status = 521, retry_after_ms = 90000 } },"
+policy kept "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
+  fallback = { fallback.last_good { max_age_ms = 60000 }, fallback.fail { status = 504 } },"
 policy cached "trip = { failures = 1000 },"
 
 neap="
@@ -90,6 +92,15 @@ nginx_serve site "
       error_page 500 502 504 = @chain;
     }
     location @chain { content_by_lua_block { guards.chain:answer() } }
+    location /kept/ {
+      access_by_lua_block { guards.kept:access() }
+      body_filter_by_lua_block { guards.kept:keep() }
+      header_filter_by_lua_block { if ngx.var.arg_private then ngx.header['Cache-Control'] = 'private' end }
+      proxy_pass http://good;
+      proxy_intercept_errors on;
+      error_page 500 502 504 = @kept;
+    }
+    location @kept { content_by_lua_block { guards.kept:answer() } }
     location /closes/ { access_by_lua_block { guards.closes:access() } proxy_pass http://good; }
     location /cached/ {
       access_by_lua_block { guards.cached:access() }
@@ -215,6 +226,23 @@ calls chain failure 3
 gets 500 "/closes/?how=500"
 gets 521 /closes/
 header 'Retry-After: 90'
+
+# The last good answer, of the worker that gave it: so ask until all have.
+for _ in $(seq 30); do
+  gets 200 /kept/
+  gets 200 "/kept/?private=1"
+  gets 200 "/kept/" -H 'Cookie: mine'
+done
+gets 200 "/kept/?how=200"
+gets 504 "/kept/?how=500" # another question
+for _ in $(seq 6); do
+  gets 200 /kept/
+  header 'Neap-Source: last_good'
+  header 'Content-Type: text/plain'
+  [ "$(cat "$dir/body")" = primary ] || fail "not the last good answer: $(cat "$dir/body")"
+  gets 504 "/kept/?private=1"
+  gets 504 "/kept/" -H 'Cookie: another'
+done
 
 # ---- Nothing is left ----
 

@@ -1,0 +1,114 @@
+--- What neap answers in nginx in place of the upstream, and which of the upstream's answers it
+-- keeps for that.
+--
+-- Answers are kept apart by what may have made them: target, Host, Authorization, Cookie, Accept,
+-- X-API-Key and Accept-Encoding.  Kept is an answer of 200 to a GET, whole, of 64 KiB at most, that
+-- is not private, sets no cookie and varies by nothing else.
+
+local answers = require "neap.answer"
+local retry_after = require "neap.retry_after"
+
+local ngx = ngx
+local concat, lower = table.concat, string.lower
+
+local answer = {}
+
+local MOST_BYTES = 64 * 1024
+local APART = {
+  "host", "http_authorization", "http_cookie", "http_x_api_key", "http_accept",
+  "http_accept_encoding",
+}
+local VARIES = { accept = true, ["accept-encoding"] = true, authorization = true, cookie = true,
+  host = true, ["x-api-key"] = true }
+local NOT_KEPT = { -- by their names in lower case; what nginx or neap sets itself
+  age = true, connection = true, ["content-length"] = true, date = true, ["keep-alive"] = true,
+  ["neap-source"] = true, server = true, ["transfer-encoding"] = true,
+}
+
+--- What tells the request's answer from others.
+function answer.id()
+  local var, method = ngx.var, ngx.req.get_method()
+  local parts = { method == "HEAD" and "GET" or method, var.request_uri }
+  for i = 1, #APART do parts[i + 2] = var[APART[i]] or "" end
+  return concat(parts, "\0")
+end
+
+-- ---- Sending ----------------------------------------------------------------------------------
+
+--- What a fallback stage answered.
+---@return integer status for ngx.exit
+function answer.send(value, info)
+  local made = answers.of(value)
+  ngx.status = made.status
+  for i = 1, #made.headers, 2 do ngx.header[made.headers[i]] = made.headers[i + 1] end
+  ngx.header["Neap-Source"] = info.source
+  ngx.header["Cache-Control"] = "no-store"
+  if info.age_ms then ngx.header["Age"] = ("%d"):format(math.floor(info.age_ms / 1000)) end
+  ngx.header["Content-Length"] = #made.body
+  if ngx.req.get_method() ~= "HEAD" then ngx.print(made.body) end
+  return made.status
+end
+
+--- Nobody answers: nginx's own page of that status, or what error_page says.
+---@param err neap.Refusal
+---@return integer status for ngx.exit
+function answer.problem(err)
+  if err.retry_after_ms then
+    ngx.header["Retry-After"] = ("%d"):format(math.max(1, math.ceil(err.retry_after_ms / 1000)))
+  end
+  if err.status then ngx.header["Neap-Source"] = "fail" end
+  return err.status or 503
+end
+
+-- ---- Keeping ----------------------------------------------------------------------------------
+
+--- May an answer with these headers be kept, for others who ask the same?
+---@param headers table<string, string|string[]>
+function answer.is_for_all(headers)
+  local control = retry_after.header(headers, "cache-control")
+  control = control and lower(control) or ""
+  if control:find("private", 1, true) or control:find("no-store", 1, true) then return false end
+  if retry_after.header(headers, "set-cookie") then return false end
+  for name in lower(retry_after.header(headers, "vary") or ""):gmatch("[^%s,]+") do
+    if not VARIES[name] then return false end
+  end
+  return true
+end
+
+local function is_to_be_kept()
+  return ngx.status == 200 and ngx.req.get_method() == "GET" and not ngx.req.is_internal()
+    and answer.is_for_all(ngx.resp.get_headers())
+end
+
+local function headers_kept()
+  local kept = {}
+  for name, value in pairs(ngx.resp.get_headers()) do
+    if type(value) == "string" and not NOT_KEPT[lower(name)] then kept[name] = value end
+  end
+  return kept
+end
+
+--- For the body filter: gathers an answer that is to be kept.  Answers it when it is whole.
+---@return { status: integer, headers: table, body: string }|nil
+function answer.gather()
+  local chunk, is_last = ngx.arg[1], ngx.arg[2]
+  local ctx = ngx.ctx
+  local parts = ctx.neap_parts
+  if parts == nil then
+    parts = is_to_be_kept() and { bytes = 0 } or false
+    ctx.neap_parts = parts
+  end
+  if not parts then return nil end
+  if chunk ~= "" then
+    parts[#parts + 1], parts.bytes = chunk, parts.bytes + #chunk
+    if parts.bytes > MOST_BYTES then ctx.neap_parts = false return nil end
+  end
+  if not is_last then return nil end
+  ctx.neap_parts = false
+  local body = concat(parts)
+  local length = ngx.var.upstream_http_content_length
+  if length and tonumber(length) ~= #body then return nil end
+  return { status = 200, headers = headers_kept(), body = body }
+end
+
+return answer
