@@ -16,9 +16,9 @@
 #include "breaker.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define KILLS 60
+#define KILLS 50
 #else
-#define KILLS 300
+#define KILLS 200
 #endif
 #define WORKERS 8
 #define EPOCHS  (1u << EPOCH_BITS)

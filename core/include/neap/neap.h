@@ -476,7 +476,8 @@ NEAP_API neap_status neap_panel_init(void *memory, size_t size, uint32_t capacit
 NEAP_API neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length,
                                       neap_breaker **out);
 
-/* The breaker of that name, or NULL. */
+/* The breaker of that name, or NULL.  A full panel is searched to its end for a name that it has
+ * not: leave a third of it free where names come from outside. */
 NEAP_API neap_breaker *neap_panel_find(const neap_panel *p, const char *name, size_t length);
 
 /* Row i of 0..capacity-1, or NULL if it is free or has counters. */
