@@ -145,11 +145,14 @@ static inline bool neap__read_plain(lua_State *L, int index, uint64_t *wide) {
 #if LUA_VERSION_NUM >= 503
   return neap__read_ms(L, index, wide);
 #else
+  *wide = 0;
   if (lua_type(L, index) != LUA_TNUMBER) return false;
   lua_Number n = lua_tonumber(L, index);
   uint64_t bits;
-  *wide = 0;
-  if (n == 0) return true;
+  if (n >= 0 && n < 9007199254740992.0) { /* mostly of generation 0, if it is a permit */
+    *wide = (uint64_t)(int64_t)n;
+    if ((*wide & 3) || n == 0) return (lua_Number)(int64_t)*wide == n;
+  }
   memcpy(&bits, &n, sizeof bits);
   uint64_t whole = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52;
   int zeros = compat_zeros(whole), lowest = (int)(bits >> 52) - 1075 + zeros;

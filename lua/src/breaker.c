@@ -303,14 +303,17 @@ typedef struct binding {
   const box_panel *panel;
   const neap_rules *rules;
   neap_clock clock;
+  const void *success; /* identity of that string; NULL where Lua does not tell */
 } binding;
 
+/* The last only keeps the string. */
 enum {
   BIND_THIS = UP_COUNT + 1,
   BIND_BREAKER,
   BIND_RULES,
   BIND_COUNTED,
-  BIND_COUNT = BIND_COUNTED
+  BIND_SUCCESS,
+  BIND_COUNT = BIND_SUCCESS
 };
 
 static const binding *the_binding(lua_State *L) {
@@ -335,7 +338,8 @@ static int l_bound_report(lua_State *L) {
   if (lua_gettop(L) != 2 || !neap__read_plain(L, 1, &wide))
     return report(L, bound->breaker, bound->rules, now_ms, 1);
   neap_permit permit = neap__narrow(wide);
-  neap_call call = {.outcome = neap__check_outcome(L, 2),
+  bool is_success = bound->success && lua_topointer(L, 2) == bound->success;
+  neap_call call = {.outcome = is_success ? NEAP_SUCCESS : neap__check_outcome(L, 2),
                     .duration_ms = neap__wide_age_ms(wide, now_ms)};
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
@@ -347,13 +351,14 @@ static int l_bound_report(lua_State *L) {
   return 1;
 }
 
-/* The binding is at index 3. */
+/* The binding is at index 3, "success" at 4. */
 static void push_bound(lua_State *L, lua_CFunction function) {
   neap__push_metatables(L);
   lua_pushvalue(L, 3);
   lua_pushvalue(L, 1);
   lua_pushvalue(L, 2);
   lua_pushliteral(L, "counted");
+  lua_pushvalue(L, 4);
   lua_pushcclosure(L, function, BIND_COUNT);
 }
 
@@ -364,7 +369,8 @@ static int l_bind(lua_State *L) {
   lua_settop(L, 2);
   const box_breaker *box = (const box_breaker *)lua_touserdata(L, 1);
   binding *bound = (binding *)compat_new(L, sizeof *bound, 0);
-  *bound = (binding){b, box->panel, rules, neap_clock_coarse()};
+  lua_pushliteral(L, "success");
+  *bound = (binding){b, box->panel, rules, neap_clock_coarse(), lua_topointer(L, 4)};
   push_bound(L, l_bound_acquire);
   push_bound(L, l_bound_report);
   return 2;

@@ -119,7 +119,7 @@ local function measure()
   local programs = {
     { run.program "bench_core", options.rounds },
     { run.program "bench_memory", options.rounds },
-    run.script("lua.lua", "time", options.rounds),
+    run.script("lua5.4", "lua.lua", "time", options.rounds),
     { "sh", here .. "/sidecar.sh", run.build(), 3 },
   }
   if options.peers then

@@ -1,6 +1,6 @@
 --- What Lua pays: nanoseconds, or instructions under callgrind, and bytes for each call.
 --
---   lua5.4 tests/bench/lua.lua time ROUNDS | bytes
+--   lua5.4 tests/bench/lua.lua time ROUNDS | bytes                    or luajit
 --   valgrind --tool=callgrind ... lua5.4 tests/bench/lua.lua count
 local core = require "neap.core"
 local floor = require "bench_floor"
@@ -58,6 +58,18 @@ do
   end)
 end
 
+do
+  local rules = core.rules { failure_rate = 0.5, consecutive_failures = 10 }
+  local acquire, report = core.breaker():bind(rules)
+  measure("bound acquire and report", function(n)
+    for _ = 1, n do
+      local permit = acquire()
+      empty()
+      report(permit, "success")
+    end
+  end)
+end
+
 local TRIP = "trip = { failure_rate = 0.5, consecutive_failures = 10 }"
 
 do
@@ -110,7 +122,7 @@ local function time_of(loop, n)
 end
 
 local function print_times(rounds)
-  collectgarbage("generational")
+  pcall(collectgarbage, "generational")
   for _, m in ipairs(measurements) do
     m.loop(SETTLED)
     local ns = time_of(m.loop, SETTLED) / SETTLED
@@ -139,14 +151,14 @@ end
 
 local function count()
   for _, m in ipairs(measurements) do
-    m.loop(10)
+    m.loop(rawget(_G, "jit") and SETTLED or 10) -- until it is compiled
     floor.count(m.name, m.loop, COUNTED)
   end
 end
 
 local how = arg[1]
 if how == "time" then
-  print_times(assert(math.tointeger(arg[2]), "usage: lua.lua time ROUNDS"))
+  print_times(assert(tonumber(arg[2]), "usage: lua.lua time ROUNDS"))
 elseif how == "bytes" then
   print_bytes()
 elseif how == "count" then

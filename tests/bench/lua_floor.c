@@ -1,8 +1,8 @@
 /* bench_floor: for lua.lua, what it can't do itself, and an object whose methods do nothing. */
-#include <lauxlib.h>
-#include <lua.h>
 #include <time.h>
 #include <valgrind/callgrind.h>
+
+#include "compat.h"
 
 static int l_nothing(lua_State *L) {
   lua_pushinteger(L, 1);
@@ -10,7 +10,7 @@ static int l_nothing(lua_State *L) {
 }
 
 static int l_object(lua_State *L) {
-  lua_newuserdatauv(L, 8, 0);
+  lua_newuserdata(L, 8);
   luaL_setmetatable(L, "bench.object");
   return 1;
 }
@@ -43,6 +43,7 @@ int luaopen_bench_floor(lua_State *L) {
   lua_newtable(L);
   luaL_setfuncs(L, methods, 0);
   lua_setfield(L, -2, "__index");
-  luaL_newlib(L, functions);
+  lua_newtable(L);
+  luaL_setfuncs(L, functions, 0);
   return 1;
 }

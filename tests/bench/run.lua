@@ -26,14 +26,18 @@ function run.program(name) return build .. "/bench/" .. name end
 
 function run.build() return build end
 
---- A Lua script of this directory, with the build's modules to be found.
-function run.script(name, ...)
+--- A Lua script of this directory, run by that interpreter, with the build's modules to be found.
+---@param lua "lua5.4"|"luajit"|"luajit -joff"
+function run.script(lua, name, ...)
   local here = arg[0]:match("^(.*)/[^/]*$") or "."
-  return {
+  local folder = lua == "lua5.4" and "lua" or "lua5.1"
+  local words = {
     "env", ("LUA_PATH=%s/../../lua/?.lua;%s/../../lua/?/init.lua;;"):format(here, here),
-    ("LUA_CPATH=%s/lua/?.so;%s/bench/?.so;;"):format(build, build),
-    "lua5.4", here .. "/" .. name, ...
+    ("LUA_CPATH=%s/%s/?.so;%s/bench/%s/?.so;;"):format(build, folder, build, folder),
   }
+  for word in lua:gmatch("%S+") do words[#words + 1] = word end
+  for _, word in ipairs { here .. "/" .. name, ... } do words[#words + 1] = word end
+  return words
 end
 
 --- { median, min, max, values } of some numbers.
