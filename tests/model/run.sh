@@ -55,7 +55,6 @@ check ok     "machine: two callers, one dies"                       $small -DCON
 check ok     "machine: two calls each, one dies"                    -DNW=2 -DK=2 -DCRASH=1 -DPROBES=1 -DSUCC=1 -DTMAX=2
 check ok     "machine: different rules"                             $small -DMIXED -DCONC=2
 check ok     "machine: different rules and modes, one dies"         $small -DMIXED -DMODES
-check ok     "machine: different rules and a reset, one dies"       $small -DMIXED -DRESETS=1
 check ok     "machine: a reset at any time"                         -DNW=2 -DK=1 -DCRASH=0 -DRESETS=1
 check ok     "machine: auto, shadow, forced_open at random"         $small -DMODES
 check ok     "machine: the clock goes back"                         -DNW=2 -DK=1 -DCRASH=0 -DSTEPBACK -DCONC=2
@@ -94,7 +93,6 @@ check caught "ring: mutant that claims no position"                 -DRING -DNR=
 model=panel
 open="-DOPENING -DNP=2"
 check ok     "rows: two claim, one dies"                            -DNP=2 -DCRASH=1
-check ok     "rows: three names for two rows, two claims each"      -DNP=2 -DK=2 -DNN=3 -DCRASH=1
 check caught "rows: mutant that stores the hash"                    -DNP=2 -DNOSWAP
 check caught "rows: mutant that goes on after a lost swap"          -DNP=2 -DSKIP
 check caught "rows: mutant whose makers alone write names"          -DNP=2 -DOWNNAME -DCRASH=1
@@ -111,6 +109,7 @@ if [ "${1:-}" = --large ]; then
   check ok   "machine: two calls each, two die, two at once"        -DNW=2 -DK=2 -DCRASH=2 -DCONC=2
   check ok   "machine: three callers, three die"                    -DNW=3 -DK=1 -DCRASH=3 -DPROBES=3 -DCONC=2 -DTMAX=2
   check ok   "machine: two calls each and a reset"                  -DNW=2 -DK=2 -DCRASH=1 -DRESETS=1
+  check ok   "machine: different rules and a reset, one dies"       $small -DMIXED -DRESETS=1
   check ok   "window: two reporters, two closers, one dies"         $window -DNC=2 -DTH=2 -DCYCLES=2 -DCRASH=1
   check ok   "window: a rate of three reporters"                    -DWINDOW -DNR=3 -DNB=2 -DRATE -DMIN=3 -DNC=0
   check ok   "window: a rate over two epochs and two slices"        $rate -DNC=1 -DCYCLES=2
@@ -118,6 +117,7 @@ if [ "${1:-}" = --large ]; then
   check ok   "window: a rate, to another geometry and back"         $rate -DNC=0 -DCYCLES=2 -DTMAX=0 -DGEOM=2 -DCRASH=1
   check ok   "ring: three reporters, one dies"                      -DRING -DNR=3 -DCYCLES=1 -DCRASH=1
   model=panel
+  check ok   "rows: three names for two rows, two claims each"      -DNP=2 -DK=2 -DNN=3 -DCRASH=1
   check ok   "rows: three claim, one dies"                          -DNP=3 -DCRASH=1
 fi
 
