@@ -3,7 +3,7 @@
 PRESET ?= dev
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help run test build bench gates gates-quick fuzz soak format install docs clean
+.PHONY: help run test build bench gates gates-quick fuzz soak format install uninstall packages docs clean
 
 help:
 	@echo "neap: a circuit breaker engine."
@@ -30,7 +30,9 @@ help:
 	@echo "  make soak     the random and threaded tests with ever new seeds, for SECONDS=600"
 	@echo
 	@echo "Installing:"
-	@echo "  make install PREFIX=/usr/local"
+	@echo "  make install PREFIX=/usr/local   what others use, no tests built; DESTDIR=... as usual"
+	@echo "  make uninstall                   what make install has put in place, and no more"
+	@echo "  make packages                    Debian packages, into build/packages"
 	@echo
 	@echo "run, test, bench and gates install missing packages with apt-get where there is one, and"
 	@echo "print a list elsewhere."
@@ -83,9 +85,19 @@ docs: build
 	@LUA_PATH="lua/?.lua;lua/?/init.lua;;" lua5.4 scripts/reference.lua docs/policies.md
 	@page=$$(lua5.4 scripts/man.lua build/$(PRESET)/bin/neap) && printf "%s\n" "$$page" >docs/neap.1
 
-install: PRESET = release
+install: PRESET = install
 install: build
-	@cmake --install build/release $(if $(PREFIX),--prefix $(PREFIX))
+	@DESTDIR="$(DESTDIR)" cmake --install build/install $(if $(PREFIX),--prefix "$(PREFIX)") >/dev/null
+	@echo "installed: $(DESTDIR)$(or $(PREFIX),/usr/local)"
+
+uninstall:
+	@cmake -DBUILD=build/install -P cmake/NeapUninstall.cmake
+
+packages: PRESET = packages
+packages: build
+	@rm -f build/packages/*.deb
+	@cd build/packages && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+	@ls build/packages/*.deb
 
 clean:
 	@rm -rf build

@@ -31,7 +31,7 @@ if(TARGET neap_lua)
   endforeach()
 endif()
 
-# Before anything else: which directories will be made, and so have to go with NeapUninstall.cmake.
+# Before anything else, for NeapUninstall.cmake: where it goes, and which directories will be made.
 # Those named neap are ours whoever made them.
 set(destinations
   "${CMAKE_INSTALL_BINDIR}" "${CMAKE_INSTALL_LIBDIR}" "${CMAKE_INSTALL_INCLUDEDIR}/neap" "${CMAKE_INSTALL_DOCDIR}"
@@ -41,10 +41,13 @@ foreach(version IN LISTS lua_versions)
   list(APPEND destinations "${NEAP_INSTALL_SHARE_LUA}/${version}/neap" "${NEAP_INSTALL_LIB_LUA}/${version}/neap")
 endforeach()
 install(CODE "
+  get_filename_component(CMAKE_INSTALL_PREFIX \"\${CMAKE_INSTALL_PREFIX}\" ABSOLUTE)
+  set(record \"${PROJECT_BINARY_DIR}/install_record.cmake\")
+  file(APPEND \"\${record}\" \"set(destdir [[\$ENV{DESTDIR}]])\\n\")
   foreach(directory IN ITEMS ${destinations})
     get_filename_component(path \"\${directory}\" ABSOLUTE BASE_DIR \"\${CMAKE_INSTALL_PREFIX}\")
-    while((NOT EXISTS \"\$ENV{DESTDIR}\${path}\" OR path MATCHES \"/neap$\") AND NOT path STREQUAL \"/\")
-      file(APPEND \"${PROJECT_BINARY_DIR}/install_directories.txt\" \"\${path}\\n\")
+    while((NOT EXISTS \"\$ENV{DESTDIR}\${path}\" OR path MATCHES \"/neap$\") AND NOT path MATCHES \"^/?$\")
+      file(APPEND \"\${record}\" \"list(APPEND made [[\${path}]])\\n\")
       get_filename_component(path \"\${path}\" DIRECTORY)
     endwhile()
   endforeach()" ALL_COMPONENTS
