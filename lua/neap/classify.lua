@@ -138,7 +138,7 @@ local function body_code(body)
   if type(body) ~= "string" then return nil end
   local at = find(body, '"errorCode"', 1, true)
   if not at or at > TEXT_LOOKED_AT then return nil end
-  return match(body, '^"errorCode"%s*:%s*"([%u_]+)"', at)
+  return (match(body, '^"errorCode"%s*:%s*"([%u_]+)"', at))
 end
 
 local function new_ofrep(transport, http)

@@ -214,7 +214,7 @@ end
 ---@param bytes integer that it takes
 function engine.remember(of_guard, of_line, call, answer, bytes)
   call.key = of_line.key
-  of_guard.chain:remember(of_line, of_guard.policy, answer, bytes, call)
+  of_guard.chain:remember(of_line, answer, bytes, call)
 end
 
 -- ---- Operating --------------------------------------------------------------------------------

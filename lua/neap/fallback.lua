@@ -51,22 +51,39 @@ Chain.__index = Chain
 
 local NO_ARGUMENTS = "\0"
 
-local function composed(key, ...)
-  local parts = { NO_ARGUMENTS, #key, ":", key }
-  for i = 1, select("#", ...) do
-    local value = select(i, ...)
-    local kind = type(value)
-    if kind == "string" then
-      parts[#parts + 1] = ("s%d:%s"):format(#value, value)
-    elseif kind == "number" then
-      parts[#parts + 1] = ("n%.17g;"):format(value)
-    elseif kind == "boolean" or kind == "nil" then
-      parts[#parts + 1] = kind:sub(1, 2) .. tostring(value) .. ";"
-    else
-      return nil
+local FEW = 4
+
+--- What an argument adds to a key; nil if it can't be told from others.  In brackets: a tail call
+--- of a library function is another thing that LuaJIT does not compile.
+local function part_of(value)
+  local kind = type(value)
+  if kind == "string" then return (("s%d:%s"):format(#value, value)) end
+  if kind == "number" then return (("n%.17g;"):format(value)) end
+  if kind == "boolean" then return value and "botrue;" or "bofalse;" end
+  return kind == "nil" and "ninil;" or nil
+end
+
+--- The parts of so many values; a loop only for many: of one that goes around once or twice LuaJIT
+--- compiles nothing, nor then of what is around it.
+local function parts_of(n, value, ...)
+  if n == 0 then return "" end
+  if n > FEW then
+    local parts, values = {}, { value, ... }
+    for i = 1, n do
+      parts[i] = part_of(values[i])
+      if not parts[i] then return nil end
     end
+    return table.concat(parts)
   end
-  return table.concat(parts)
+  local part = part_of(value)
+  if n == 1 or not part then return part end
+  local rest = parts_of(n - 1, ...)
+  return rest and part .. rest
+end
+
+local function composed(key, ...)
+  local parts = parts_of(select("#", ...), ...)
+  return parts and NO_ARGUMENTS .. #key .. ":" .. key .. parts
 end
 
 --- One argument that is a key by itself, and can't be mistaken for a composed one.
@@ -180,19 +197,23 @@ function ask.guard(self, stage, line, call, trail)
   return "answered", value, { source = "guard", guard = stage.guard, age_ms = info and info.age_ms }
 end
 
---- Only a guard's calls wait for something, so only they are given up; all else is found out to be
---- late when it ends.
-local function ask_in_time(self, stage, line, call, trail, now_ms)
-  local run = self.host.run
-  if not (run and stage.timeout_ms and stage.kind == "guard") then
-    return ask[stage.kind](self, stage, line, call, trail, now_ms)
-  end
+--- A function of its own: LuaJIT compiles none in which another is made.
+local function ask_by_host(self, stage, line, call, trail)
   local answer
-  local in_time = run(stage.timeout_ms, function()
+  local in_time = self.host.run(stage.timeout_ms, function()
     answer = { ask.guard(self, stage, line, call, trail) }
   end)
   if not in_time then return "timeout" end
   return answer[1], answer[2], answer[3], answer[4]
+end
+
+--- Only a guard's calls wait for something, so only they are given up; all else is found out to be
+--- late when it ends.
+local function ask_in_time(self, stage, line, call, trail, now_ms)
+  if self.host.run and stage.timeout_ms and stage.kind == "guard" then
+    return ask_by_host(self, stage, line, call, trail)
+  end
+  return ask[stage.kind](self, stage, line, call, trail, now_ms)
 end
 
 -- ---- The chain --------------------------------------------------------------------------------
@@ -273,27 +294,27 @@ function Chain:first_good(policy)
   end
 end
 
+local function keep(self, stage, line, value, bytes, call, ...)
+  local key
+  if call or stage.key then
+    call = call or {
+      result = value, key = line.key, ended_by = "answer", args = { n = select("#", ...), ... },
+    }
+    key = key_of(self, stage, line, call)
+  else
+    key = key_of_arguments(line, ...)
+  end
+  if key ~= nil then self.stores[stage]:put(key, value, line.native:now(), bytes) end
+end
+
 --- Keeps a good answer for the last_good stages; never one of the chain.
 ---@param bytes integer|nil that the value takes; nil: as store.size says
 ---@param call table|nil as the policy's functions see it; nil: made of the arguments if needed
-function Chain:remember(line, policy, value, bytes, call, ...)
+function Chain:remember(line, value, bytes, call, ...)
   if value == nil then return end
-  local now_ms = line.native:now()
-  for _, stage in ipairs(policy.stages) do
-    if stage.kind == "last_good" then
-      local key
-      if call or stage.key then
-        call = call or {
-          result = value, key = line.key, ended_by = "answer", args = { n = select("#", ...), ... },
-        }
-        key = key_of(self, stage, line, call)
-      else
-        key = key_of_arguments(line, ...)
-      end
-      local kept = key ~= nil and self.stores[stage]
-      if kept then kept:put(key, value, now_ms, bytes) end
-    end
-  end
+  local stages = self.keeping
+  if stages[1] then keep(self, stages[1], line, value, bytes, call, ...) end
+  for i = 2, #stages do keep(self, stages[i], line, value, bytes, call, ...) end
 end
 
 --- Puts a generation's stages to work.
@@ -312,10 +333,10 @@ function Chain:adopt(policy)
       local entries, bytes = stage.max_entries or UNBOUNDED, stage.max_bytes or UNBOUNDED
       local kept = self.kept[n] or store.new(entries, bytes)
       kept:limit(entries, bytes)
-      self.kept[n], self.stores[stage] = kept, kept
+      self.kept[n], self.keeping[n], self.stores[stage] = kept, stage, kept
     end
   end
-  for i = n + 1, #self.kept do self.kept[i] = nil end
+  for i = n + 1, #self.kept do self.kept[i], self.keeping[i] = nil, nil end
 end
 
 --- Counts by source and result.
@@ -353,7 +374,7 @@ function fallback.chain(options)
   for i = 1, #core.duration_bounds_ms + 1 do counts[i] = 0 end
   return setmetatable({
     find = options.find, fault = options.fault, host = options.host,
-    kept = {}, stores = setmetatable({}, { __mode = "k" }), counts = {}, sources = {},
+    kept = {}, keeping = {}, stores = setmetatable({}, { __mode = "k" }), counts = {}, sources = {},
     durations = { counts = counts, bounds_ms = core.duration_bounds_ms, sum_ms = 0 },
   }, Chain)
 end

@@ -47,7 +47,7 @@ end
 --- Whole milliseconds, for the core to judge: -1 is what it counts as senseless.
 local function whole_ms(ms)
   if ms ~= ms or ms < 0 or ms > YEAR_MS then return -1 end
-  return math.floor(ms)
+  return (math.floor(ms))
 end
 
 --- What classify answered, as a verdict; ok is false if it did not, and outcome says why.

@@ -193,7 +193,7 @@ end
 function Guard:remember(call, value)
   local key = call.key or DEFAULT
   local of_key = existing(self, key) or self.lines[OVERFLOW] or self.line
-  self.chain:remember(of_key, self.policy, value, nil, call)
+  self.chain:remember(of_key, value, nil, call)
 end
 
 -- ---- Operating --------------------------------------------------------------------------------

@@ -160,9 +160,10 @@ local lends_args = {
 --- A call as the policy's functions see it: like the one that plain successes are classified in,
 --- they can't change it.
 local function sealed(fields)
-  return setmetatable({}, {
-    __index = setmetatable(fields, lends_args), __newindex = is_read_only, __metatable = false,
-  })
+  local call = {}
+  setmetatable(fields, lends_args)
+  setmetatable(call, { __index = fields, __newindex = is_read_only, __metatable = false })
+  return call
 end
 
 --- The same for a call as a program describes it; its table is not used again.
@@ -247,7 +248,7 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
 end
 
 function hooks.remember(self, value, _, ...)
-  self.guard.chain:remember(self, self.guard.policy, value, nil, nil, ...)
+  self.guard.chain:remember(self, value, nil, nil, ...)
 end
 
 -- ---- Hooks of the two-step form ---------------------------------------------------------------

@@ -36,7 +36,8 @@ local refusal = {}
 ---@param fields table
 ---@return neap.Refusal
 function refusal.new(fields)
-  return setmetatable(fields, Refusal)
+  setmetatable(fields, Refusal) -- LuaJIT cannot compile it as a tail call
+  return fields
 end
 
 --- Is it an error of a guard's?

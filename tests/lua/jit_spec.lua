@@ -1,0 +1,44 @@
+--- Under LuaJIT what neap is made of stays compiled, but for the policies' own functions, which are
+--- never.
+local version = require "tests.lua.version"
+
+if not version.is_jit then
+  it("only LuaJIT has a compiler", function() assert.is_nil(rawget(_G, "jit")) end)
+  return
+end
+
+local jit, util = require "jit", require "jit.util"
+local neap = require "neap"
+
+describe("LuaJIT", function()
+  it("gives up no function of neap's in the documented usage, as its trace log shows", function()
+    if not jit.status() then return end -- its compiler is off: it gives up nothing
+    local pipe = assert(io.popen(version.command .. " tests/lua/jit_usage.lua 2>&1"))
+    local said = pipe:read "*a"
+    pipe:close()
+    assert.equal("ok\n", said)
+  end)
+
+  it("never compiles a policy's functions: their steps are counted", function()
+    local traced = false
+    local function watch(what, _, f)
+      if what ~= "start" then return end
+      local source = util.funcinfo(f).source or ""
+      if source:find("endless.lua", 1, true) then traced = true end
+    end
+    jit.attach(watch, "trace")
+    local p = assert(neap.policy.parse([[return {
+      name = "endless", trip = { failures = 5 },
+      classify = function(call)
+        local n = 0
+        for i = 1, call.rounds or 0 do n = n + i % 7 end
+        return n >= 0 and "success" or "failure"
+      end,
+    }]], "endless.lua"))
+    for _ = 1, 300 do assert.equal("success", (p.classify { rounds = 1000 })) end
+    local _, _, _, fault = p.classify { rounds = 1e9 }
+    jit.attach(watch)
+    assert.matches("took more than its 100000 steps", fault)
+    assert.is_false(traced)
+  end)
+end)
