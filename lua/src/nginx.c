@@ -16,7 +16,6 @@
 #include "nginx.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "line.h"
 #include "panel.h"
@@ -38,7 +37,8 @@ typedef struct ngx_value {
   const unsigned char *bytes;
 } ngx_value;
 
-#define NGX_DONE (-4)
+#define NGX_DONE           (-4)
+#define NGX_PROCESS_WORKER 3
 
 #define WEAK __attribute__((weak))
 WEAK void *lua_getexdata(lua_State *L);
@@ -48,6 +48,7 @@ WEAK int ngx_http_lua_ffi_req_is_internal(void *r);
 WEAK double ngx_http_lua_ffi_req_start_time(void *r);
 WEAK ngx_value *ngx_http_get_variable(void *r, const ngx_text *name, uintptr_t hash);
 WEAK extern volatile uintptr_t ngx_current_msec;
+WEAK extern uintptr_t ngx_process;
 
 static bool is_in_nginx(void) {
   return lua_getexdata && ngx_http_lua_ffi_exit && ngx_http_lua_ffi_get_resp_status &&
@@ -500,14 +501,12 @@ static int l_judge(lua_State *L) {
 /* With lua_code_cache off every request has a Lua state of its own, in a worker that may not open
  * the file any more: it borrows what the master has opened, whose state lives longer. */
 static neap_shared lent;
-static pid_t lender;
 
 /* requests:lend(panel) */
 static int l_lend(lua_State *L) {
   luaL_checkudata(L, 1, REQUESTS);
   const box_shared *box = (const box_shared *)luaL_checkudata(L, 2, NEAP__PANEL_SHARED);
   lent = box->shared;
-  lender = getpid();
   return 0;
 }
 
@@ -517,7 +516,7 @@ static int l_borrow(lua_State *L) {
   size_t length;
   const char *path = luaL_checklstring(L, 2, &length);
   bool is_it = lent.panel && strncmp(lent.path, path, length) == 0 && lent.path[length] == '.';
-  if (!is_it || lender == getpid()) return 0;
+  if (!is_it || !&ngx_process || ngx_process != NGX_PROCESS_WORKER) return 0;
   box_shared *box = (box_shared *)compat_new(L, sizeof *box, 0);
   *box = (box_shared){.box = {lent.panel}, .shared = lent, .is_lent = true};
   luaL_getmetatable(L, NEAP__PANEL_SHARED);
