@@ -5,6 +5,7 @@
 ---   ```lua policy   a policy file: it must load
 ---   ```lua rules    keys of a policy: put into one that has the rest, they must load
 ---   ```c            compiled and, if there is a main, run
+---   ```nginx        its configuration, or a part of it: written to a file, for a ```sh to use
 ---   ```text         nothing
 ---
 --- A first line that is a comment with a file's name writes the block to that file: then Lua and C
@@ -87,6 +88,7 @@ function docs.remove(place)
     local stop = "kill %s; while kill -0 %s 2>/dev/null; do sleep 0.05; done"
     sh("/", stop:format(place.demo, place.demo))
   end
+  sh(place.dir, "test ! -s nginx.pid || kill $(cat nginx.pid)")
   sh("/", "rm -rf " .. quoted(place.dir))
 end
 
@@ -143,8 +145,37 @@ function run.sh(place, block)
   for port, own in pairs(place.ports or {}) do
     block.text = block.text:gsub(":" .. port, ":" .. own)
   end
+  block.text = block.text:gsub("/dev/shm/neap", place.panel or "%0")
   write(place.dir .. "/.block.sh", block.text)
   return sh(place.dir, ("PATH=%s/bin:$PATH sh -eu .block.sh"):format(quoted(place.build)))
+end
+
+--- Where nginx finds neap that is not installed, and may write.
+local function nginx_paths(place)
+  local lines = {
+    ('lua_package_path "%s/lua/?.lua;%s/lua/?/init.lua;;";'):format(place.root, place.root),
+    ('lua_package_cpath "%s/lua5.1/?.so;;";'):format(place.build),
+  }
+  for _, kind in ipairs { "client_body", "proxy", "fastcgi", "uwsgi", "scgi" } do
+    lines[#lines + 1] = ("%s_temp_path %s/temp-%s;"):format(kind, place.dir, kind)
+  end
+  return table.concat(lines, " ")
+end
+
+--- As it is, but for ports, a panel of its own and where neap and nginx's modules are.
+function run.nginx(place, block)
+  local name = assert(file_named(block.text), "nginx: the first line is to be a file's name")
+  if not place.panel then
+    local ports = free_ports(3)
+    place.ports = { ["8080"] = ports[1], ["8016"] = ports[2], ["8017"] = ports[3] }
+    place.panel = "/dev/shm/" .. place.dir:match("[^/]+$")
+  end
+  local _, modules = sh("/", "nginx -V 2>&1 | tr ' ' '\\n' | sed -n 's/^--modules-path=//p'")
+  local text = block.text:gsub("%f[%d](%d%d%d%d)%f[%D]", place.ports)
+    :gsub("/dev/shm/neap", place.panel):gsub("/usr/lib/nginx/modules", modules:match("%S+"))
+    :gsub("http {", function(found) return found .. " " .. nginx_paths(place) end)
+  put(place, name, text)
+  return true, ""
 end
 
 function run.lua(place, block)
