@@ -59,7 +59,7 @@ local core = {}
 --- The right to make one call.  A plain number where it holds nothing; a probe is a userdata that
 --- is used once, can be closed (`local permit <close> = ...`), and reports itself abandoned when
 --- it is closed or collected unreported.
----@alias neap.Permit integer|userdata
+---@alias neap.Permit number|userdata
 
 ---@class (exact) neap.core.Numbers what is not given is the default; see neap.h
 ---@field window? "time"|"count"

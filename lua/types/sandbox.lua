@@ -34,7 +34,7 @@ function core.budget(box, steps, bytes, ms) end
 
 --- Runs a function in the box; raises only for wrong arguments.
 ---@param box neap.core.Box
----@param f function
+---@param f function on LuaJIT one that is interpreted: jit.off(f, true)
 ---@param ... any at most 20
 ---@return boolean ok
 ---@return any result up to four; or the message of a fault
@@ -52,6 +52,7 @@ function core.classifier(box, f, otherwise) end
 ---@class (exact) neap.core.Library
 ---@field string table
 ---@field table table
+---@field pcall function
 ---@field setmetatable function
 ---@field getmetatable function
 ---@field rawset function
