@@ -154,6 +154,8 @@ static bool file_is_ours(opening *o, const char *path, int fd, struct stat *st) 
   if (fstat(fd, st) != 0) return system_fails(o, path, "look at it");
   neap_shared_status refused = NEAP_SHARED_EREFUSED;
   if (!S_ISREG(st->st_mode)) return fails(&o->problem, refused, "%s: is no regular file", path);
+  if (st->st_nlink > 1)
+    return fails(&o->problem, refused, "%s: has another name, too (a hard link)", path);
   if (st->st_uid != geteuid())
     return fails(&o->problem, refused, "%s: belongs to user %ld, and must belong to user %ld", path,
                  (long)st->st_uid, (long)geteuid());
@@ -307,10 +309,7 @@ static bool lock_wait(opening *o, const char *path, int fd) {
   return true;
 }
 
-/* -1 if it can't be had.  Closing gives it back, and so does dying; the file stays, since whoever
- * removed it could remove that of another. */
-static int lock_take(opening *o) {
-  const char *path = path_beside(o, ".lock");
+static int lock_open(opening *o, const char *path) {
   int fd = open(path, OPEN_FLAGS | O_CREAT, 0600);
   if (fd < 0) {
     open_failed(o, path);
@@ -320,6 +319,25 @@ static int lock_take(opening *o) {
   if (file_is_ours(o, path, fd, &st) && fchmod(fd, 0600) == 0 && lock_wait(o, path, fd)) return fd;
   close(fd);
   return -1;
+}
+
+/* -1 if it can't be had.  lock_give() gives it back, and so does dying; the file stays, since whoever
+ * removed it could remove that of another.  Of a file that somebody did remove the lock is worth
+ * nothing: the next one locks another. */
+static int lock_take(opening *o) {
+  const char *path = path_beside(o, ".lock");
+  for (;;) {
+    struct stat st;
+    int fd = lock_open(o, path);
+    if (fd < 0 || fstat(fd, &st) != 0 || st.st_nlink != 0) return fd;
+    close(fd);
+  }
+}
+
+/* Closing alone would leave it to a child that was forked meanwhile. */
+static void lock_give(int lock) {
+  flock(lock, LOCK_UN);
+  close(lock);
 }
 
 /* All of its memory is there before anybody maps it: without that, a tmpfs that is full ends
@@ -409,7 +427,7 @@ static bool open_or_make(opening *o, neap_shared *s) {
   } else if (found == LOOK_NONE) {
     done = file_make(o, s, NEAP_SHARED_CREATED);
   }
-  close(lock);
+  lock_give(lock);
   return done;
 }
 

@@ -21,9 +21,9 @@
  * Fork.    A child has its parent's panel at the same place, whoever it runs as: open before
  *          privileges are dropped.  Closing one's own leaves the others' alone.
  * Trust.   A file is used only if it is a regular file of the caller's (the effective user's), mode
- *          0600, on tmpfs, and no symbolic link.  Otherwise it is refused, never touched.  One that
- *          is ours but of another boot of the machine, cut, or not a panel is replaced: a new file
- *          is renamed over it.  No file is ever cut or rewritten.
+ *          0600, on tmpfs, and no link, symbolic or hard.  Otherwise it is refused, never touched.
+ *          One that is ours but of another boot of the machine, cut, or not a panel is replaced: a
+ *          new file is renamed over it.  No file is ever cut or rewritten.
  * Caveats. - Who may write the file may do anything to the breakers in it: the owner and root.
  *            Overwritten rows are wrong, but no call crashes or hangs on them: neap_breaker_reset()
  *            and neap_breaker_set_mode() put state and mode right, a window forgets.
