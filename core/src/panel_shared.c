@@ -467,16 +467,19 @@ static bool is_alone(const neap_shared *s, size_t page) {
   return ((const shared__header *)mapping_copy(s, page))->layout == LAYOUT_ALONE;
 }
 
+/* Threads may do so at once: each puts whole pages in the place of others, the mark last. */
 static void go_alone(const neap_shared *s, size_t page) {
-  shared__header *h = mapping_copy(s, page);
-  const int own = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-  char *at = s->memory;
-  if (mmap(at, page, PROT_READ, own, -1, 0) == MAP_FAILED ||
-      mmap(at + 2 * page, s->size - 2 * page, PROT_READ | PROT_WRITE, own, -1, 0) == MAP_FAILED ||
-      mprotect(h, page, PROT_READ | PROT_WRITE) != 0)
-    return; /* no memory: again at the next check */
-  h->layout = LAYOUT_ALONE;
-  mprotect(h, page, PROT_READ);
+  const int own = MAP_PRIVATE | MAP_ANONYMOUS, rw = PROT_READ | PROT_WRITE;
+  char *at = s->memory, *copy = mapping_copy(s, page);
+  char *mark = mmap(NULL, page, rw, own, -1, 0);
+  if (mark == MAP_FAILED) return; /* no memory: again at the next check */
+  memcpy(mark, copy, page);
+  ((shared__header *)mark)->layout = LAYOUT_ALONE;
+  if (mprotect(mark, page, PROT_READ) != 0 ||
+      mmap(at, page, PROT_READ, own | MAP_FIXED, -1, 0) == MAP_FAILED ||
+      mmap(at + 2 * page, s->size - 2 * page, rw, own | MAP_FIXED, -1, 0) == MAP_FAILED ||
+      mremap(mark, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, copy) == MAP_FAILED)
+    munmap(mark, page);
 }
 
 bool neap_shared_check(const neap_shared *s, neap_shared_problem *problem) {

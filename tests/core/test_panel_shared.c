@@ -2,6 +2,7 @@
  * who use it. */
 #include "shared.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <sys/file.h>
 #include <sys/mount.h>
@@ -289,6 +290,25 @@ static void check_on_disk(void) {
   HOLDS(!neap_shared_open(&s, path, 10, &problem), "not here");
 }
 
+/* Who can make names in the directory must not get the mode of another file changed. */
+static void a_file_with_another_name_is_refused(void **unused) {
+  (void)unused;
+  char other[120], lock[120];
+  snprintf(other, sizeof other, "%s/other", shared_dir);
+  snprintf(lock, sizeof lock, "%s.lock", shared_file);
+  close(open(other, O_CREAT | O_RDWR, 0644));
+  SAME(chmod(other, 0644), 0, "for everybody");
+  SAME(link(other, lock), 0, "the lock is another file");
+  check_refused(shared_path, 10, NEAP_SHARED_EREFUSED, lock, "hard link");
+  SAME(stat_of(other).st_mode & 07777, 0644, "as it was");
+  SAME(unlink(lock), 0, "the way is free");
+  neap_shared s = open_shared(10);
+  neap_shared_close(&s);
+  SAME(unlink(other), 0, "removed");
+  SAME(link(shared_file, other), 0, "the panel has another name");
+  check_refused(shared_path, 10, NEAP_SHARED_EREFUSED, shared_file, "hard link");
+}
+
 static void only_tmpfs_will_do(void **unused) {
   (void)unused;
   char path[] = "/var/tmp/neap-test-XXXXXX";
@@ -528,6 +548,68 @@ static void nobody_waits_long_for_the_lock(void **unused) {
   neap_shared_close(&s);
 }
 
+static int lock_of_another(void) {
+  char lock[120];
+  snprintf(lock, sizeof lock, "%s.lock", shared_file);
+  int fd = open(lock, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  SAME(flock(fd, LOCK_EX), 0, "held");
+  return fd;
+}
+
+static void *open_and_close(void *opened) {
+  neap_shared s;
+  *(bool *)opened = neap_shared_open(&s, shared_path, 10, NULL);
+  if (*(bool *)opened) neap_shared_close(&s);
+  return NULL;
+}
+
+/* It is waiting for the lock as soon as it has the file open, too. */
+static pthread_t begin_to_open(bool *opened) {
+  pthread_t thread;
+  SAME(pthread_create(&thread, NULL, open_and_close, opened), 0, "begun");
+  usleep(50000);
+  SAME(access(shared_file, F_OK), -1, "it waits");
+  return thread;
+}
+
+static void a_lock_that_was_removed_locks_nothing(void **unused) {
+  (void)unused;
+  char lock[120];
+  snprintf(lock, sizeof lock, "%s.lock", shared_file);
+  int removed = lock_of_another();
+  bool opened;
+  pthread_t thread = begin_to_open(&opened);
+  SAME(unlink(lock), 0, "removed");
+  int present = lock_of_another();
+  close(removed);
+  usleep(50000);
+  SAME(access(shared_file, F_OK), -1, "it waits for the one that is there");
+  close(present);
+  pthread_join(thread, NULL);
+  HOLDS(opened, "made");
+}
+
+static void a_child_that_was_forked_meanwhile_keeps_no_lock(void **unused) {
+  (void)unused;
+  int fd = lock_of_another();
+  bool opened;
+  pthread_t thread = begin_to_open(&opened);
+  pid_t child = fork_child();
+  if (child == 0) {
+    close(fd);
+    for (;;) pause();
+  }
+  close(fd);
+  pthread_join(thread, NULL);
+  HOLDS(opened, "made");
+  SAME(unlink(shared_file), 0, "somebody has to make it again");
+  neap_shared s = open_shared(10);
+  SAME(s.how, NEAP_SHARED_CREATED, "nobody has the lock");
+  neap_shared_close(&s);
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+}
+
 /* ---- Rows ---- */
 
 static void a_full_panel_is_an_error_that_names_it(void **unused) {
@@ -596,6 +678,37 @@ static void cut_under_a_running_process_it_goes_on_alone(void **unused) {
     neap_shared again = open_shared(100);
     SAME(again.how, NEAP_SHARED_REPLACED, "who opens it gets a new one");
     neap_shared_close(&again);
+    unlink(shared_file);
+  }
+}
+
+typedef struct checkers {
+  neap_shared shared;
+  pthread_barrier_t barrier;
+} checkers;
+
+static void *check_once(void *data) {
+  checkers *c = data;
+  pthread_barrier_wait(&c->barrier);
+  neap_shared_check(&c->shared, NULL);
+  return NULL;
+}
+
+static void several_threads_may_find_it_cut_at_once(void **unused) {
+  (void)unused;
+  enum { CHECKERS = 4 };
+  for (int race = 0; race < 10 * RACES; race++) {
+    checkers c = {.shared = open_shared(4)};
+    SAME(truncate(shared_file, 0), 0, "cut");
+    pthread_barrier_init(&c.barrier, NULL, CHECKERS);
+    pthread_t threads[CHECKERS];
+    for (int i = 0; i < CHECKERS; i++)
+      SAME(pthread_create(&threads[i], NULL, check_once, &c), 0, "a thread");
+    for (int i = 0; i < CHECKERS; i++) pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&c.barrier);
+    check_now(&c.shared, NEAP_SHARED_EDAMAGED, "goes on alone");
+    SAME(neap_panel_count(c.shared.panel), 0, "empty");
+    neap_shared_close(&c.shared);
     unlink(shared_file);
   }
 }
@@ -690,6 +803,7 @@ int main(void) {
       IT_SHARED("what is no file is refused", what_is_no_file_is_refused),
       IT_SHARED("a file that others may use is refused", a_file_that_others_may_use_is_refused),
       IT_SHARED("a lock that is not ours is refused", a_lock_that_is_not_ours_is_refused),
+      IT_SHARED("a file with another name is refused", a_file_with_another_name_is_refused),
       IT_SHARED("only tmpfs will do", only_tmpfs_will_do),
       IT_SHARED("a file of another size is replaced (B211)", a_file_of_another_size_is_replaced),
       IT_SHARED("a damaged header is replaced (B211)", a_damaged_header_is_replaced),
@@ -700,12 +814,16 @@ int main(void) {
       IT_SHARED("a child has its parent's panel", a_child_has_its_parents_panel),
       IT_SHARED("many that open at once get one file (B224)", many_that_open_at_once_get_one_file),
       IT_SHARED("nobody waits long for the lock", nobody_waits_long_for_the_lock),
+      IT_SHARED("a lock that was removed locks nothing", a_lock_that_was_removed_locks_nothing),
+      IT_SHARED("a child that was forked meanwhile keeps no lock",
+                a_child_that_was_forked_meanwhile_keeps_no_lock),
       IT_SHARED("a full panel is an error that names it (B223)",
                 a_full_panel_is_an_error_that_names_it),
       IT_SHARED("a file that is gone or another is noticed",
                 a_file_that_is_gone_or_another_is_noticed),
       IT_SHARED("cut under a running process it goes on alone",
                 cut_under_a_running_process_it_goes_on_alone),
+      IT_SHARED("several threads may find it cut at once", several_threads_may_find_it_cut_at_once),
       IT_SHARED("a header that is overwritten leads nobody astray",
                 a_header_that_is_overwritten_leads_nobody_astray),
       IT_SHARED("rows that are overwritten are wrong but no danger",
