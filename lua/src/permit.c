@@ -10,13 +10,14 @@ static void permit_abandon(box_permit *box) {
   neap_breaker_report(box->breaker, box->rules, now_ms, &box->permit, &call, NULL);
 }
 
-/* (light userdata: what was given) -> permit, without its refs */
+/* In the registry, made before it is needed: making a function takes memory. */
+#define PERMIT_NEW "neap.permit.new"
+
+/* () -> permit, which holds nothing yet and is without its refs */
 static int permit_new(lua_State *L) {
-  const box_permit *given = (const box_permit *)lua_touserdata(L, 1);
   box_permit *box = (box_permit *)compat_new(L, sizeof *box, PERMIT_REFS);
   *box = (box_permit){.permit = {0}};
   luaL_setmetatable(L, NEAP__PERMIT);
-  *box = *given;
   return 1;
 }
 
@@ -28,13 +29,13 @@ static void permit_refer(lua_State *L, int ref, int index) {
 
 void neap__push_permit(lua_State *L, const box_permit *given, int breaker, int rules, int frame,
                        int line) {
-  lua_pushcfunction(L, permit_new);
-  lua_pushlightuserdata(L, (void *)given);
-  if (lua_pcall(L, 1, 1, 0) != 0) {
+  lua_getfield(L, LUA_REGISTRYINDEX, PERMIT_NEW);
+  if (lua_pcall(L, 0, 1, 0) != 0) {
     box_permit lost = *given;
     permit_abandon(&lost);
     lua_error(L);
   }
+  *(box_permit *)lua_touserdata(L, -1) = *given;
   permit_refer(L, PERMIT_BREAKER, breaker);
   permit_refer(L, PERMIT_RULES, rules);
   permit_refer(L, PERMIT_FRAME, frame);
@@ -62,4 +63,6 @@ void neap__open_permit(lua_State *L) {
   luaL_getmetatable(L, NEAP__PERMIT);
   luaL_setfuncs(L, methods, 0);
   lua_pop(L, 1);
+  lua_pushcfunction(L, permit_new);
+  lua_setfield(L, LUA_REGISTRYINDEX, PERMIT_NEW);
 }
