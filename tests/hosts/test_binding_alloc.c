@@ -15,7 +15,12 @@
 #include <lauxlib.h>
 #include <lualib.h>
 
+#ifndef LUA_OK
+#define LUA_OK 0
+#endif
+#if LUA_VERSION_NUM >= 504 /* the engine's; for others it is a module, in LUA_CPATH */
 int luaopen_neap_core(lua_State *L);
+#endif
 
 /* ---- Memory that runs out -------------------------------------------------------------------- */
 
@@ -156,9 +161,11 @@ static lua_State *open_state(supply *s) {
   *s = (supply){.left = -1};
   lua_State *L = lua_newstate(supply_alloc, s);
   luaL_openlibs(L);
+#if LUA_VERSION_NUM >= 504
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushcfunction(L, luaopen_neap_core);
   lua_setfield(L, -2, "neap.core");
+#endif
   lua_settop(L, 0);
   if (luaL_loadstring(L, script) != LUA_OK || lua_pcall(L, 0, 1, 0) != LUA_OK)
     fail_msg("%s", lua_tostring(L, -1));
