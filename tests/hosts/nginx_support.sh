@@ -38,11 +38,10 @@ fail() {
 
 # within SECONDS COMMAND...
 within() {
-  left=$(($1 * 20))
+  last=$(($(date +%s) + $1 + 1))
   shift
   until "$@"; do
-    left=$((left - 1))
-    [ $left -gt 0 ] || fail "not in time: $*"
+    [ "$(date +%s)" -lt $last ] || fail "not in time: $*"
     sleep 0.05
   done
 }
@@ -95,6 +94,7 @@ load_module $modules/ndk_http_module.so;
 load_module $modules/ngx_http_lua_module.so;
 daemon off;
 worker_processes ${processes:-4};
+${preload:+env LD_PRELOAD; env ASAN_OPTIONS;}
 $user
 pid $dir/$1/pid;
 error_log $dir/$1/error.log notice;

@@ -17,6 +17,7 @@ policy closes "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000
   fallback = { fallback.fail { status = 521, retry_after_ms = 90000 } },"
 policy kept "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
   fallback = { fallback.last_good { max_age_ms = 60000 }, fallback.fail { status = 504 } },"
+policy unlogged "trip = { failures = 1000 },"
 policy cached "trip = { failures = 1000 },"
 
 neap="
@@ -85,6 +86,12 @@ nginx_serve site "
       content_by_lua_block { return ngx.exec('/static.txt') }
     }
     location = /static.txt { }
+    location /unlogged/ {
+      access_by_lua_block { guards.unlogged:access() }
+      log_by_lua_block { local forgotten = 'neap.log()' }
+      proxy_pass http://good;
+    }
+    location /free/ { proxy_pass http://good; }
     location /chain/ {
       access_by_lua_block { guards.chain:access() }
       proxy_pass http://good;
@@ -264,4 +271,8 @@ for _ in $(seq 12); do
   metric 'neap_nginx_requests 0'
   metric 'neap_nginx_lost_total 0'
 done
+
+# Without neap.log a request leaves its permit; nobody else's answer is taken for its own.
+for _ in 1 2 3 4 5; do curl -s -o /dev/null "$site/unlogged/?how=slow" -o /dev/null "$site/free/"; done
+calls unlogged success 0
 nginx_stop

@@ -89,7 +89,7 @@ nginx_serve site "
   }"
 
 says() { # TEXT PATH
-  got=$(curl -s --max-time 5 "$site$2")
+  got=$(curl -s --max-time 2 "$site$2")
   [ "$got" = "$1" ] || fail "$2 says: $got, not $1"
 }
 
