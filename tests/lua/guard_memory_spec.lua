@@ -57,10 +57,15 @@ describe("nothing is left behind by", function()
   local function settles(n, f)
     for _ = 1, n do f() end
     version.collect()
-    local before = collectgarbage("count")
-    for _ = 1, 10 * n do f() end
-    version.collect()
-    assert.is_true(collectgarbage("count") - before < 16, "grew")
+    local least = math.huge
+    for _ = 1, 3 do -- Lua's table of strings may be doubled once; what leaks grows each time
+      local before = collectgarbage("count")
+      for _ = 1, 10 * n do f() end
+      version.collect()
+      least = math.min(least, collectgarbage("count") - before)
+      if least < 16 then return end
+    end
+    error(("grew by %.0f kB"):format(least))
   end
 
   it("calls of every kind", function()
