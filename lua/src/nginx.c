@@ -499,13 +499,22 @@ static int l_judge(lua_State *L) {
 /* ---- Lending a panel ------------------------------------------------------------------------- */
 
 /* With lua_code_cache off every request has a Lua state of its own, in a worker that may not open
- * the file any more: it borrows what the master has opened, whose state lives longer. */
+ * the file any more: it borrows what the master has opened.  That is the process's from then on,
+ * since the master's state may go: after a reload that fails the new one does.  One mapping for a
+ * file, however often it is opened again. */
 static neap_shared lent;
 
-/* requests:lend(panel) */
+/* requests:lend(panel): to be called before anybody has a breaker of it */
 static int l_lend(lua_State *L) {
   luaL_checkudata(L, 1, REQUESTS);
-  const box_shared *box = (const box_shared *)luaL_checkudata(L, 2, NEAP__PANEL_SHARED);
+  box_shared *box = (box_shared *)luaL_checkudata(L, 2, NEAP__PANEL_SHARED);
+  if (box->is_lent) return 0;
+  if (lent.panel && lent.device == box->shared.device && lent.inode == box->shared.inode) {
+    neap_shared_close(&box->shared);
+    box->shared = lent;
+    box->box.panel = lent.panel;
+  }
+  box->is_lent = true;
   lent = box->shared;
   return 0;
 }
