@@ -25,10 +25,9 @@ http="
 nginx_serve site "$http"
 chmod -R a+rX "$dir/policies"
 
-# every WHAT: what all of 4 workers say
-every() { # N FIELD VALUE
-  : >"$dir/about"
-  for _ in $(seq 40); do curl -s "$site/about" >>"$dir/about"; done
+# every N FIELD VALUE: all N workers say that
+every() {
+  curl -s -H 'Connection: close' "$site/about?[1-40]" >"$dir/about" || return 1
   [ "$(cut -d' ' -f1 "$dir/about" | sort -u | wc -l)" = "$1" ] || return 1
   [ "$(cut -d' ' -f"$2" "$dir/about" | sort -u)" = "$3" ]
 }
