@@ -125,9 +125,9 @@ static inline bool neap__read_ms(lua_State *L, int index, uint64_t *out) {
   return *out >> 63 == 0;
 }
 
-/* A permit that holds nothing is a plain number to Lua: an integer.  Where there are only doubles it
- * is the 53 bits below the generation, times 4 ^ generation: the two lowest bits, of which one is
- * set, tell them apart. */
+/* A permit that holds nothing is a plain number to Lua: an integer.  Where there are only doubles
+ * it is the 53 bits below the generation, times 4 ^ generation: the two lowest bits, of which one
+ * is set, tell them apart. */
 static inline void neap__push_plain(lua_State *L, uint64_t wide) {
 #if LUA_VERSION_NUM >= 503
   lua_pushinteger(L, (lua_Integer)wide);

@@ -1,5 +1,5 @@
-/* halves.c: guard:call(f, ...) for Lua 5.1 and LuaJIT, where C cannot be yielded across: what call.c
- * does before f and after it.  Between the two, lua/neap/call.lua calls f. */
+/* halves.c: guard:call(f, ...) for Lua 5.1 and LuaJIT, where C cannot be yielded across: what
+ * call.c does before f and after it.  Between the two, lua/neap/call.lua calls f. */
 #include "line.h"
 
 #if !COMPAT_HAS_PCALLK

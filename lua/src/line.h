@@ -124,8 +124,9 @@ static inline bool neap__is_callable(lua_State *L, int index) {
   return true;
 }
 
-/* What a call comes to whose two results are at a.  NEAP__SUCCEEDED: it is counted, and the stack is as before.  Otherwise it is settle's: *ended is
- * how the call ended, and the answer where the policy's verdict is, the top of the stack; or 0. */
+/* What a call comes to whose two results are at a.  NEAP__SUCCEEDED: it is counted, and the stack is
+ * as before.  Otherwise it is settle's: *ended is how the call ended, and the answer where the
+ * policy's verdict is, the top of the stack; or 0. */
 #define NEAP__SUCCEEDED (-1)
 int neap__succeed(lua_State *L, const line_call *c, int a, const char **ended);
 

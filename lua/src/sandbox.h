@@ -9,8 +9,8 @@
  *
  * What the budget bounds, and by what:
  *
- *   endless loops, recursion    the hook, every 200 steps; Lua's own limits on its stack, and one on
- *                               the C stack
+ *   endless loops, recursion    the hook, every 200 steps; Lua's own limits on its stack, and one
+ *                               on the C stack
  *   long work in one call       library functions charge for what they are about to do:
  *                               sandbox_strings.c, sandbox_match.c, sandbox_tables.c
  *   memory                      an allocator that stands in front of the state's own while a

@@ -65,8 +65,9 @@ static int l_rawset(lua_State *L) {
 
 #define PCALL_STEPS 4
 
-/* pcall(f, ...): as in the manual.  It charges because an error may come from a stack that is full:
- * then LuaJIT finds no room for the hook, and a loop that catches such errors would never be seen. */
+/* pcall(f, ...): as in the manual.  It charges because an error may come from a stack that is
+ * full: then LuaJIT finds no room for the hook, and a loop that catches such errors would never be
+ * seen. */
 static int l_pcall(lua_State *L) {
   luaL_checkany(L, 1);
   neap__charge(L, PCALL_STEPS * NEAP__UNITS_PER_STEP);
