@@ -15,14 +15,13 @@ static const char *const telling[] = {
 };
 #define TELLING (sizeof telling / sizeof *telling)
 
-/* The next word of a comma-separated list, without spaces and parameters. */
+/* The next word of a list, whatever separates them: one who writes max-age=5; private means it. */
 static bool next_word(const char **at, const char *end, const char **word, size_t *length) {
-  while (*at < end && strchr(", \t", **at)) (*at)++;
-  const char *begin = *at;
-  while (*at < end && !strchr(",=; \t", **at)) (*at)++;
-  *word = begin;
-  *length = (size_t)(*at - begin);
-  while (*at < end && **at != ',') (*at)++;
+  static const char separators[] = ",;= \t";
+  while (*at < end && strchr(separators, **at)) (*at)++;
+  *word = *at;
+  while (*at < end && !strchr(separators, **at)) (*at)++;
+  *length = (size_t)(*at - *word);
   return *length > 0;
 }
 

@@ -223,6 +223,8 @@ static void does_not_keep_what_is_one_clients(void **state) {
       {"plain", NULL, 200, HEADER("X", ""), true},
       {"no-store", NULL, 200, HEADER("Cache-Control", "max-age=5, No-Store"), false},
       {"private", NULL, 200, HEADER("cache-control", "private=\"x\""), false},
+      {"private, badly said", NULL, 200, HEADER("Cache-Control", "max-age=5; private"), false},
+      {"private, after nothing", NULL, 200, HEADER("Cache-Control", "=5, private"), false},
       {"no-cache", NULL, 200, HEADER("Cache-Control", "no-cache, max-age=0"), true},
       {"a cookie", NULL, 200, HEADER("Set-Cookie", "a=b"), false},
       {"vary: *", NULL, 200, HEADER("Vary", "*"), false},
