@@ -4,7 +4,7 @@
 local chunk = {}
 
 local load, loadstring, setfenv = load, _G.loadstring, _G.setfenv
-local jit = rawget(_G, "jit")
+local jit = package.loaded.jit -- not _G.jit, which a host may have taken away from its own scripts
 
 local function load_interpreted(text, name, _, env)
   if text:byte() == 27 then return nil, name:sub(2) .. ": is compiled Lua, not source" end

@@ -8,6 +8,7 @@ if not version.is_jit then
 end
 
 local jit, util = require "jit", require "jit.util"
+local core = require "neap.core"
 local neap = require "neap"
 
 describe("LuaJIT", function()
@@ -40,5 +41,16 @@ describe("LuaJIT", function()
     jit.attach(watch)
     assert.matches("took more than its 100000 steps", fault)
     assert.is_false(traced)
+  end)
+
+  it("compiles none either where the program has taken its own scripts' jit away", function()
+    local loaded = package.loaded["neap.chunk"]
+    rawset(_G, "jit", nil)
+    package.loaded["neap.chunk"] = nil
+    local made = require("neap.chunk").compile("for i = 1, 1e9 do local n = i % 7 end", "@x", {})
+    rawset(_G, "jit", jit)
+    package.loaded["neap.chunk"] = loaded
+    local _, _, kind = core.run(core.box(10000, 1000000, 60000), made)
+    assert.equal("steps", kind)
   end)
 end)
