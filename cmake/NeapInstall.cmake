@@ -86,7 +86,9 @@ endforeach()
 
 if(TARGET neap_program)
   install(TARGETS neap_program COMPONENT program)
-  install(FILES docs/neap.1 DESTINATION "${man_dir}" COMPONENT program)
+  if(NOT NEAP_PACKAGES) # which packs it
+    install(FILES docs/neap.1 DESTINATION "${man_dir}" COMPONENT program)
+  endif()
 endif()
 
 install(DIRECTORY policies DESTINATION "${data_dir}" COMPONENT program FILES_MATCHING PATTERN "*.lua")

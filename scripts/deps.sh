@@ -44,6 +44,7 @@ test   lua5.1:http.request      lua-http              HTTP in Lua
 test   command:luarocks         luarocks              the rock
 test   command:mandoc           mandoc                lint of the manual page
 test   command:dpkg-shlibdeps   dpkg-dev              the Debian packages
+test   command:fakeroot         fakeroot              the same, for who is not root
 test   command:promtool         prometheus            metrics format check
 test   command:spin             spin                  model check
 test   command:openssl          openssl               certificates for the TLS tests

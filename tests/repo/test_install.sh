@@ -1,60 +1,10 @@
-# `cmake --install`, static and shared: the tree is moved, then used by a CMake project, by pkg-config, by Lua and as a
-# program.
+# `cmake --install`: the tree is moved, then used by a CMake project, by pkg-config, by every Lua
+# and as a program; and what was installed can be removed.  Shared libraries: test_packages.sh.
 set -eu
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-say() { echo "ok: $*"; }
-
-use_tree() {
-  prefix=$1
-  kind=$2
-  libdir=$(dirname "$(find "$prefix" -name pkgconfig)")
-  export LD_LIBRARY_PATH="$libdir"
-
-  cmake -S tests/repo/consumer -B "$tmp/consumer-$kind" -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
-  cmake --build "$tmp/consumer-$kind" >/dev/null
-  "$tmp/consumer-$kind/use_core"
-  "$tmp/consumer-$kind/use_shared"
-  "$tmp/consumer-$kind/use_engine" "$prefix/share/neap/policies"
-  say "$kind: find_package(neap)"
-
-  export PKG_CONFIG_PATH="$libdir/pkgconfig"
-  [ "$(pkg-config --modversion neap)" = "$version" ]
-  cc -std=c11 tests/repo/smoke.c $(pkg-config --cflags --libs neap) -o "$tmp/core-$kind"
-  "$tmp/core-$kind"
-  cc -std=c11 tests/repo/consumer/use_shared.c $(pkg-config --cflags --libs neap-shared) -o "$tmp/shared-$kind"
-  "$tmp/shared-$kind"
-  cc -std=gnu11 tests/repo/consumer/use_engine.c $(pkg-config --cflags --libs neap-engine) -o "$tmp/engine-$kind"
-  "$tmp/engine-$kind" "$prefix/share/neap/policies"
-  say "$kind: pkg-config"
-  unset LD_LIBRARY_PATH
-
-  (
-    cd "$tmp"
-    export POLICY="$prefix/share/neap/policies/http_upstream.lua"
-    for lua in lua5.4 lua5.3 lua5.1 luajit; do
-      share="$prefix/share/lua/5.${lua#lua5.}" lib="$prefix/lib/lua/5.${lua#lua5.}"
-      [ "$lua" = luajit ] && share="$prefix/share/lua/5.1" lib="$prefix/lib/lua/5.1"
-      LUA_PATH="$share/?.lua;$share/?/init.lua" LUA_CPATH="$lib/?.so" \
-        "$lua" -e 'local guard = require("neap").guard(os.getenv("POLICY"))
-          assert(guard:call(function() return 42 end) == 42)'
-    done
-    [ "$("$prefix/bin/neap" --version | head -1)" = "neap $version" ]
-    "$prefix/bin/neap" check "$prefix/share/neap/policies/http_upstream.lua" >/dev/null
-  )
-  say "$kind: Lua modules and the program"
-
-  for text in $(find "$prefix/share/doc" -name '*.md'); do
-    sed -n 's/](\([^)]*\))/\n](\1)\n/gp' "$text" | sed -n 's/^](\([^)#]*\).*)$/\1/p' | sort -u >"$tmp/links"
-    while read -r link; do
-      case $link in "" | http*) continue ;; esac
-      [ -e "$(dirname "$text")/$link" ] || { echo "not so: $text links to $link: there is no such file"; exit 1; }
-    done <"$tmp/links"
-  done
-  [ -s "$prefix/share/doc/neap/docs/operations.md" ]
-  grep -q 'include/neap/neap.h)' "$prefix/share/doc/neap/README.md"
-  say "$kind: the texts link to what is installed"
-}
+version=$(sed -n 's/^#define NEAP_VERSION "\(.*\)"/\1/p' core/include/neap/neap.h)
+. tests/repo/installed.sh
 
 # A component that there is not is told as that.
 refuses_component() {
@@ -69,18 +19,44 @@ refuses_component() {
   say "a component that there is not"
 }
 
-version=$(sed -n 's/^#define NEAP_VERSION "\(.*\)"/\1/p' core/include/neap/neap.h)
-
 cmake --install "$NEAP_BUILD" --prefix "$tmp/first" >/dev/null
 mv "$tmp/first" "$tmp/static"
 use_tree "$tmp/static" static
 refuses_component "$tmp/static"
 
-cmake -S . -B "$tmp/build" -DBUILD_SHARED_LIBS=ON -DNEAP_TESTS=OFF -DCMAKE_BUILD_TYPE=Debug >/dev/null
-cmake --build "$tmp/build" --parallel 2 >/dev/null
-cmake --install "$tmp/build" --prefix "$tmp/second" >/dev/null
-rm -rf "$tmp/build"
-mv "$tmp/second" "$tmp/shared"
+# Removed again: nothing is left where there was nothing, and nothing is missing where there was
+# something.
+uninstall() { cmake --build "$NEAP_BUILD" --target uninstall >"$tmp/log" 2>&1; }
+install_to() { DESTDIR="$1" cmake --install "$NEAP_BUILD" --prefix "$2" >/dev/null; }
+
+mkdir "$tmp/stage"
+install_to "$tmp/stage" /opt/neap
+[ -x "$tmp/stage/opt/neap/bin/neap" ] || die "DESTDIR is where it goes"
+uninstall
+[ -z "$(ls "$tmp/stage")" ] || die "nothing is left: $(find "$tmp/stage")"
+if uninstall; then die "there is nothing to remove any more"; fi
+grep -q 'nothing was installed from' "$tmp/log" || die "it says so: $(cat "$tmp/log")"
+
+used="$tmp/used"
+mkdir -p "$used/bin" "$used/include" "$used/share/lua/5.4/neap"
+touch "$used/bin/other" "$used/share/lua/5.4/neap/other.lua"
+find "$used" | sort >"$tmp/before"
+install_to "" "$used"
+install_to "" "$used" # an upgrade
+uninstall
+find "$used" | sort | diff "$tmp/before" - || die "what was there before is there, and no more"
+say "uninstall"
+
+# make hands on where to; a cmake that only talks shows it.
+mkdir "$tmp/bin"
+printf '#!/bin/sh\necho "DESTDIR=$DESTDIR $*" >>"%s"\n' "$tmp/asked" >"$tmp/bin/cmake"
+chmod +x "$tmp/bin/cmake"
+PATH="$tmp/bin:$PATH" make install DESTDIR=/stage PREFIX=/opt >/dev/null
+asked() { grep -qxF -- "$1" "$tmp/asked" || die "$1, but: $(cat "$tmp/asked")"; }
+asked "DESTDIR=/stage --install build/install --prefix /opt"
+PATH="$tmp/bin:$PATH" make uninstall >/dev/null
+asked "DESTDIR= -DBUILD=build/install -P cmake/NeapUninstall.cmake"
+say "make install, make uninstall"
 
 # As a directory of somebody's project: of neap, only the core is built.
 mkdir "$tmp/whole"
@@ -96,17 +72,3 @@ cmake --build "$tmp/whole/build" >/dev/null
 "$tmp/whole/build/use_core"
 [ -z "$(find "$tmp/whole/build" -name 'libneap-engine*' -o -name core.so)" ]
 say "add_subdirectory"
-
-abi=$(sed -n 's/^#define NEAP_ABI \(.*\)/\1/p' core/include/neap/neap.h)
-libraries=$(find "$tmp/shared" -name 'libneap*.so')
-[ "$(echo "$libraries" | wc -l)" -ge 2 ]
-for library in $libraries; do
-  name=$(basename "$library" .so)
-  soname=$(readelf -d "$library" | sed -n 's/.*soname: \[\(.*\)\]/\1/p')
-  [ "$soname" = "$name.so.$abi" ]
-  say "soname $soname"
-  # neap.h, engine.h, panel_shared.h of libneap, libneap-engine, libneap-shared
-  noun=$(echo "$name" | sed 's/^lib//; s/^neap-//')
-  sh tests/repo/exported.sh "$tmp/shared/include/neap/"*"$noun.h" "$library"
-done
-use_tree "$tmp/shared" shared

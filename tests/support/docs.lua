@@ -77,6 +77,7 @@ function docs.workplace(root, build)
   local dir = os.tmpname()
   os.remove(dir)
   local linked = "core lua tests docs scripts README.md Makefile CMakeLists.txt"
+    .. " LICENSE neap-scm-1.rockspec"
   local make = "mkdir %s && cp -r policies examples %s && for i in %s; do ln -s $PWD/$i %s; done"
   assert(sh(root, make:format(dir, dir, linked, dir)))
   return { dir = dir, root = root, build = build, lua = os.getenv("LUA") or "lua5.4" }
