@@ -6,7 +6,6 @@
 -- is not private, sets no cookie and varies by nothing else.
 
 local answers = require "neap.answer"
-local retry_after = require "neap.retry_after"
 
 local ngx = ngx
 local concat, lower = table.concat, string.lower
@@ -62,27 +61,44 @@ end
 
 -- ---- Keeping ----------------------------------------------------------------------------------
 
+--- All that a header says, in lower case.
+local function said(headers, name)
+  local value = headers[name] or ""
+  return lower(type(value) == "table" and concat(value, ",") or value)
+end
+
 --- May an answer with these headers be kept, for others who ask the same?
----@param headers table<string, string|string[]>
-function answer.is_for_all(headers)
-  local control = retry_after.header(headers, "cache-control")
-  control = control and lower(control) or ""
+---@param headers table<string, string|string[]> by name in lower case
+local function is_for_all(headers)
+  local control = said(headers, "cache-control")
   if control:find("private", 1, true) or control:find("no-store", 1, true) then return false end
-  if retry_after.header(headers, "set-cookie") then return false end
-  for name in lower(retry_after.header(headers, "vary") or ""):gmatch("[^%s,]+") do
+  if headers["set-cookie"] then return false end
+  for name in said(headers, "vary"):gmatch("[^%s,]+") do
     if not VARIES[name] then return false end
   end
   return true
 end
 
+--- What the upstream says of that, though nginx may not hand it on (proxy_hide_header).
+local function upstream_headers()
+  local var = ngx.var
+  return {
+    ["cache-control"] = var.upstream_http_cache_control,
+    ["set-cookie"] = var.upstream_http_set_cookie, vary = var.upstream_http_vary,
+  }
+end
+
+--- All of them: without the 0 there are a hundred.
+local function headers_of_answer() return ngx.resp.get_headers(0) end
+
 local function is_to_be_kept()
   return ngx.status == 200 and ngx.req.get_method() == "GET" and not ngx.req.is_internal()
-    and answer.is_for_all(ngx.resp.get_headers())
+    and is_for_all(headers_of_answer()) and is_for_all(upstream_headers())
 end
 
 local function headers_kept()
   local kept = {}
-  for name, value in pairs(ngx.resp.get_headers()) do
+  for name, value in pairs(headers_of_answer()) do
     if type(value) == "string" and not NOT_KEPT[lower(name)] then kept[name] = value end
   end
   return kept

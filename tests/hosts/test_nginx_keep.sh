@@ -1,0 +1,61 @@
+# Which answers neap keeps in nginx: none that is one client's, however the upstream says so and
+# whatever nginx hides of it.
+. "$(dirname "$0")/nginx_support.sh"
+
+# shellcheck disable=SC2034  # so that the worker that answers is the one that has kept
+processes=1
+policy kept "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
+  fallback = { fallback.last_good { max_age_ms = 60000 }, fallback.fail { status = 504 } },"
+chmod -R a+rX "$dir/policies"
+guarded="
+  access_by_lua_block { guards.kept:access() }
+  body_filter_by_lua_block { guards.kept:keep() }
+  proxy_pass http://127.0.0.1:$nobody_port;
+  proxy_intercept_errors on;
+  error_page 500 = @kept;"
+nginx_serve site "
+  init_by_lua_block {
+    neap = require 'neap.nginx'
+    guards = neap.open { policies = '$dir/policies' }
+  }
+  init_worker_by_lua_block { neap.start() }
+  log_by_lua_block { neap.log() }
+  server {
+    listen 127.0.0.1:$nobody_port reuseport;
+    location / {
+      content_by_lua_block {
+        if io.open('$dir/down') then return ngx.exit(500) end
+        local how, header = ngx.var.arg_how, ngx.header
+        if how == 'cookie' then header['Set-Cookie'] = 'id=alice'
+        elseif how == 'private' then header['Cache-Control'] = 'Private'
+        elseif how == 'lines' then header['Cache-Control'] = { 'max-age=5', 'private' }
+        elseif how == 'varies' then header['Vary'] = { 'Accept', 'X-Client' }
+        elseif how == 'many' then
+          for i = 1, 110 do header['A' .. i] = '1' end
+          header['Cache-Control'] = 'private'
+        end
+        ngx.say('of alice')
+      }
+    }
+  }
+  server {
+    listen 127.0.0.1:$port reuseport;
+    proxy_buffer_size 64k;
+    proxy_buffers 8 64k;
+    proxy_busy_buffers_size 128k;
+    location / { $guarded }
+    location /hidden/ {
+      $guarded
+      proxy_hide_header Cache-Control;
+      proxy_hide_header Set-Cookie;
+      proxy_hide_header Vary;
+    }
+    location @kept { content_by_lua_block { guards.kept:answer() } }
+  }"
+ones="/?how=cookie /?how=private /?how=lines /?how=varies /?how=many /hidden/?how=cookie /hidden/?how=private"
+for path in $ones / /hidden/; do gets 200 "$path"; done
+touch "$dir/down"
+chmod a+r "$dir/down"
+for path in / /hidden/; do gets 200 "$path"; done
+for path in $ones; do gets 504 "$path"; done
+nginx_stop
