@@ -7,4 +7,5 @@ local policy = { read_globals = { "classify", "fallback", "params" } }
 files["policies"] = policy
 files["examples/**/policies"] = policy
 files["lua/**/nginx*.lua"] = { std = "ngx_lua" }
+files["lua/**/haproxy*.lua"] = { read_globals = { "core", "act" } }
 files["tests"] = { std = "+busted" }

@@ -1,0 +1,541 @@
+--- neap in HAProxy, by its Lua 5.3.
+--
+--   global
+--     lua-load-per-thread /etc/haproxy/neap.lua     which says: require("neap.haproxy").open {
+--                                                     panel = "/dev/shm/neap",
+--   backend payments                                  policies = "/etc/haproxy/policies" }
+--     http-request        lua.neap_acquire payments
+--     http-request        use-service lua.neap_fallback if { var(txn.neap_refused) -m found }
+--     http-response       lua.neap_report
+--     http-after-response set-var(txn.neap) lua.neap_end if { status 502:504 }
+--
+-- neap_acquire lets a request go on, or says that it is refused; neap_fallback answers it then: by
+-- the policy's fallback chain, or 503 with Retry-After.  neap_report is told by the server's answer
+-- what the call came to.  Where no answer came HAProxy makes one, which no http-response rule sees:
+-- that is for neap_end.
+--
+-- No action answers a request itself, by txn:done(): that runs the http-after-response rules inside
+-- of the action, where a fetch in Lua enters the coroutine again, and HAProxy 2.6 crashes.
+--
+-- In between the permit waits under the coroutine that HAProxy runs the request's Lua in, which
+-- ends with the request.  So one that nobody reported (a client that left) is garbage with it, and
+-- a probe among those gives its slot back when it is collected; tick sees to it that that is soon.
+--
+-- Each thread has a Lua state of its own, all of them judge by the breakers of one panel.  It is
+-- opened while HAProxy starts, before it drops its privileges or changes its root.
+
+local answers = require "neap.answer"
+local fallback = require "neap.fallback"
+local guard = require "neap.guard"
+local host = require "neap.hosts.haproxy"
+local line = require "neap.line"
+local metrics = require "neap.metrics"
+local native = require "neap.core"
+local refusal = require "neap.refusal"
+local reload = require "neap.reload"
+local suggest = require "neap.suggest"
+local upstream = require "neap.haproxy_upstream"
+local watched = require "neap.watched"
+
+local act, core = act, core -- HAProxy's
+local running = coroutine.running
+
+local haproxy = {}
+
+local PANEL_ROWS = 1024 -- unless said otherwise
+local RETRY_MS = 2000 -- after something went wrong in the task
+local COLLECT_MS = 1000 -- a probe that has taken this long may be nobody's any more
+local DEFAULT = "default"
+
+---@class (exact) neap.haproxy.options
+---@field policies string|string[] policy files, and directories of them
+---@field panel? string the shared panel's path, on tmpfs such as /dev/shm; needed by
+---  lua-load-per-thread
+---@field rows? integer of the panel, if it has to be made: 1024 if not given
+---@field params? string a Lua file that returns { policy name = params }
+---@field max_keys? integer as of neap.guard
+---@field on_event? fun(event: neap.Event) without: transitions go to HAProxy's log
+
+local guards, reloader, options, panel
+
+--- By what neap_acquire calls them: { guard, line, public, acquire, report, is_plain }.
+local gates = {}
+
+--- Of keys that are in a variable, by the same: { guard, variable }.
+local variables = {}
+
+-- Of the requests under way, by the coroutine that their Lua runs in.
+local permits = setmetatable({}, { __mode = "k" })
+local owners = setmetatable({}, { __mode = "k" })
+local refusals = setmetatable({}, { __mode = "k" })
+
+-- ---- Log --------------------------------------------------------------------------------------
+
+local LEVELS = { info = core.info, warning = core.warning, error = core.err }
+
+local function log(level, text)
+  core.log(LEVELS[level] or core.err, "neap: " .. text)
+end
+
+--- What all threads find out alike is said by the first.
+local function log_once(level, text)
+  if core.thread <= 1 then log(level, text) end
+end
+
+-- ---- Answering a request ----------------------------------------------------------------------
+
+local function ask_chain(gate, cause, call, id)
+  call.key, call.id = gate.line.key, id
+  return gate.guard:fallback(cause, call)
+end
+
+--- What a fallback stage answered.
+local function good(value, info)
+  local answer = answers.of(value)
+  local headers = answer.headers
+  headers = table.move(headers, 1, #headers, 1, {})
+  local function add(name, text)
+    headers[#headers + 1], headers[#headers + 2] = name, text
+  end
+  add("Neap-Source", info.source)
+  add("Cache-Control", "no-store")
+  if info.age_ms then add("Age", ("%d"):format(info.age_ms // 1000)) end
+  return { status = answer.status, headers = headers, body = answer.body }
+end
+
+local function seconds(ms) return math.max(1, math.ceil(ms / 1000)) end
+
+--- What nobody answered.
+local function bad(err)
+  local headers = { "Content-Type", "text/plain", "Cache-Control", "no-store" }
+  if err.retry_after_ms then
+    headers[#headers + 1] = "Retry-After"
+    headers[#headers + 1] = ("%d"):format(seconds(err.retry_after_ms))
+  end
+  if err.status and err.status >= 200 then
+    headers[#headers + 1] = "Neap-Source"
+    headers[#headers + 1] = "fail"
+  end
+  return { status = err.status or 503, headers = headers, body = "Not available\n" }
+end
+
+--- The answer to a request that was refused.
+local function refused(gate, err, id)
+  if fallback.applies(gate.guard.policy, "refused") then
+    local value, info, stage_err = ask_chain(gate, "refused", {
+      refused = err.kind, error = err, retry_after_ms = err.retry_after_ms, ended_by = "refused",
+    }, id)
+    if value ~= nil then return good(value, info) end
+    err = stage_err or err
+  end
+  return bad(err)
+end
+
+-- ---- What became of a request -----------------------------------------------------------------
+
+local function report(gate, permit, call)
+  call.key = gate.line.key
+  if type(permit) == "number" then return (line.report(gate.line, permit, call)) end
+  return (gate.guard:report(permit, call))
+end
+
+--- The request was no call: it came to no server.
+local function give_back(gate, permit)
+  if type(permit) == "number" then return end
+  line.enqueue(gate.line, select(2, gate.line.native:give(permit, "neutral")))
+  gate.guard.events:deliver()
+end
+
+--- The permit that the request was let in with, once.
+local function take(stream)
+  local permit, gate = permits[stream], owners[stream]
+  permits[stream], owners[stream] = nil, nil
+  return permit, gate
+end
+
+--- A request that was refused in this backend must not have come to its server.
+local function check_refused(txn, stream)
+  local found = refusals[stream]
+  refusals[stream] = nil
+  if found and found.backend == txn.f:be_name() and txn.f:srv_name() then
+    found.gate.guard:warn("refused", ("backend %s: requests that neap_acquire has refused go to "
+      .. "the server; what is missing after it: http-request use-service lua.neap_fallback if "
+      .. "{ var(txn.neap_refused) -m found }"):format(found.backend))
+  end
+end
+
+--- http-response lua.neap_report: the server has answered, or a service or the cache of HAProxy's.
+local function report_answer(txn)
+  local stream = running()
+  local permit, gate = take(stream)
+  if permit == nil then return check_refused(txn, stream) end
+  if not txn.f:srv_name() then return give_back(gate, permit) end
+  local status = txn.f:status()
+  local took_ms = gate.line.native:about(permit)
+  local timeout_ms = gate.guard.policy.timeout_ms
+  local is_late = timeout_ms and took_ms > timeout_ms
+  if gate.is_plain and status >= 200 and status < 400 and not is_late
+    and type(permit) == "number" then
+    gate.report(gate.public, permit, "success")
+    return
+  end
+  local call = upstream.answer(txn, gate.guard.policy, status)
+  call.duration_ms, call.ended_by = took_ms, is_late and "timeout" or "answer"
+  report(gate, permit, call)
+end
+
+--- The fetch lua.neap_end, in http-after-response: HAProxy has answered itself.
+local function report_end(txn)
+  local permit, gate = take(running())
+  if permit == nil then return "" end
+  local call = upstream.none(txn)
+  if not call then
+    give_back(gate, permit)
+    return "neutral"
+  end
+  return report(gate, permit, call)
+end
+
+-- ---- Guards -----------------------------------------------------------------------------------
+
+local function new_gate(of_guard, of_line)
+  local public = of_line.is_default and of_guard or of_line
+  return {
+    guard = of_guard, line = of_line, public = public, acquire = public.acquire,
+    report = public.report, is_plain = upstream.is_plain(of_guard.policy),
+  }
+end
+
+local function gate_of(of_guard, key)
+  local name = of_guard.name .. "/" .. key
+  local found = gates[name]
+  if found then return found end
+  local of_line = of_guard:line_of(key)
+  name = of_guard.name .. "/" .. of_line.key -- keys there is no room for share one
+  found = gates[name] or new_gate(of_guard, of_line)
+  gates[name] = found
+  return found
+end
+
+local is_told = {} -- names that there is no policy of
+
+local function misnamed(name)
+  if is_told[name] then return end
+  is_told[name] = true
+  local names = {}
+  for known in pairs(guards) do names[#names + 1] = known end
+  log("error", ("there is no policy %s%s: requests for it are answered with 500"):format(name,
+    suggest.hint(name, names)))
+end
+
+--- The gate of POLICY, POLICY/KEY or POLICY/var(NAME) when it is not among gates; nil: none.
+local function find_gate(txn, name)
+  local found = variables[name]
+  if not found then
+    local policy, key = name:match("^([^/]+)/(.+)$")
+    local of_guard = guards[policy or name]
+    if not of_guard then return misnamed(name) end
+    local variable = key and key:match("^var%((.+)%)$")
+    if not variable then
+      gates[name] = gate_of(of_guard, key or DEFAULT)
+      return gates[name]
+    end
+    found = { guard = of_guard, variable = variable }
+    variables[name] = found
+  end
+  local key = txn:get_var(found.variable)
+  return gate_of(found.guard, key ~= nil and key ~= "" and tostring(key) or DEFAULT)
+end
+
+--- One request, two policies: only the last can be told what became of it.
+local function replace(stream)
+  local permit, gate = take(stream)
+  give_back(gate, permit)
+  gate.guard:warn("two", "the request had asked another policy after this one: a request can be "
+    .. "one call; this one was told nothing")
+end
+
+local function refuse(txn, gate, err)
+  refusals[running()] = { gate = gate, backend = txn.f:be_name() }
+  txn:set_var("txn.neap_refused", err.kind)
+  txn:set_var("txn.neap_gate", gate.guard.name .. "/" .. gate.line.key)
+  if err.retry_after_ms then txn:set_var("txn.neap_retry_after", seconds(err.retry_after_ms)) end
+end
+
+--- http-request lua.neap_acquire POLICY: lets the request go on; or tells why not in
+--- txn.neap_refused, and in txn.neap_retry_after the seconds, if they are known.
+local function acquire(txn, name)
+  local gate = gates[name] or find_gate(txn, name)
+  if not gate then return act.ERROR end
+  local permit, err = gate.acquire(gate.public)
+  if permit == nil then return refuse(txn, gate, err) end
+  local stream = running()
+  if owners[stream] then replace(stream) end
+  permits[stream], owners[stream] = permit, gate
+end
+
+-- ---- Services ---------------------------------------------------------------------------------
+
+local function serve(applet, answer)
+  applet:set_status(answer.status)
+  local headers = answer.headers
+  for i = 1, #headers, 2 do applet:add_header(headers[i], headers[i + 1]) end
+  applet:add_header("Content-Length", tostring(#answer.body))
+  applet:start_response()
+  if applet.method ~= "HEAD" then applet:send(answer.body) end
+end
+
+--- use-service lua.neap_fallback: answers what neap_acquire has refused.
+local function serve_fallback(applet)
+  local gate = gates[applet:get_var("txn.neap_gate")]
+  if not gate then
+    log("error", "neap_fallback: nobody has refused this request: use-service "
+      .. "lua.neap_fallback if { var(txn.neap_refused) -m found }")
+    return serve(applet, bad { status = 500 })
+  end
+  local after_s = applet:get_var("txn.neap_retry_after")
+  local path, query = applet.path, applet.qs
+  serve(applet, refused(gate, refusal.new {
+    kind = applet:get_var("txn.neap_refused"), policy = gate.guard.name, key = gate.line.key,
+    retry_after_ms = after_s and after_s * 1000 or nil,
+  }, query ~= "" and path .. "?" .. query or path))
+end
+
+--- Keys that other threads and processes have seen.
+local function find_keys()
+  if not panel then return end
+  for _, breaker in ipairs(panel:rows()) do
+    local name, key = (breaker:name() or ""):match("^([^/]*)/(.*)$")
+    local of_guard = name and guards[name]
+    if of_guard then of_guard:line_of(key) end
+  end
+end
+
+local admin
+
+local function open_admin()
+  return require("neap.admin").open {
+    guards = function() return guards end,
+    policies = function() return reloader:rows() end,
+  }
+end
+
+--- Asks an admin page.
+local function page(target, method, headers, body, peer)
+  admin = admin or open_admin()
+  find_keys()
+  return admin:handle {
+    target = target, method = method, headers = headers, body = body, peer = peer,
+  }
+end
+
+local function serve_page(applet, answer)
+  applet:set_status(answer.status)
+  applet:add_header("Content-Type", answer.type)
+  for name, value in pairs(answer.headers or {}) do applet:add_header(name, value) end
+  applet:start_response()
+  if applet.method == "HEAD" then return end
+  if type(answer.body) == "string" then return applet:send(answer.body) end
+  for part in answer.body do
+    if part ~= "" then applet:send(part) end
+  end
+end
+
+--- use-service lua.neap_metrics: of all threads and processes, whatever the path.
+local function serve_metrics(applet)
+  find_keys()
+  local list = {}
+  for _, made in pairs(guards) do list[#list + 1] = made end
+  table.sort(list, function(a, b) return a.name < b.name end)
+  serve_page(applet, {
+    status = 200, type = metrics.content_type,
+    body = metrics.parts(list, { policies = reloader:rows() }),
+  })
+end
+
+--- use-service lua.neap_admin: neap.admin's pages; a breaker's mode is set there.
+local function serve_admin(applet)
+  local headers = {}
+  for name, values in pairs(applet.headers) do headers[name] = values[0] end
+  local query = applet.qs
+  serve_page(applet, page(query ~= "" and applet.path .. "?" .. query or applet.path,
+    applet.method, headers, applet:receive(), applet.f:src()))
+end
+
+-- ---- Events -----------------------------------------------------------------------------------
+
+local function number(n)
+  return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
+end
+
+local function tell(event)
+  local text = ("%s/%s: %s -> %s: %s, measured %s, limit %s"):format(event.policy, event.key,
+    event.from, event.to, event.cause, number(event.measured), number(event.limit))
+  if event.to == "open" then
+    text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
+  end
+  log(event.to == "open" and "warning" or "info", text)
+end
+
+local RELOAD_LEVELS = { reloaded = "info", back = "info" }
+
+local function on_reload(event)
+  local of_guard = guards[event.policy]
+  if event.kind == "reload_failed" and of_guard then of_guard:adopt_failed(event.text) end
+  log_once(RELOAD_LEVELS[event.kind] or "warning", event.text)
+end
+
+-- ---- Files ------------------------------------------------------------------------------------
+
+-- HAProxy changes its root when it has started, so a file has another name then.
+local root = ""
+
+local function visible(path)
+  return path:sub(1, #root) == root and path:sub(#root + 1) or path
+end
+
+local files = {
+  read = function(path, most) return native.read(visible(path), most) end,
+  list = function(path) return native.list(visible(path)) end,
+}
+
+--- Finds out what HAProxy's root is, by the files that were read before it was changed.  Answers
+--- whether any can be read now.
+local function find_root()
+  local _, known = reloader:watched()
+  local path = known[1]
+  repeat
+    local at = path:find("/", #root + 2, true)
+    if native.read(visible(path), watched.MAX_BYTES) then return true end
+    root = at and path:sub(1, at - 1) or ""
+  until root == ""
+  return false
+end
+
+-- ---- Opening ----------------------------------------------------------------------------------
+
+local function adopt(policy)
+  local found = guards[policy.name]
+  if found then
+    if policy.hash ~= found.policy.hash then found:adopt(policy) end
+    for _, gate in pairs(gates) do
+      if gate.guard == found then gate.is_plain = upstream.is_plain(policy) end
+    end
+    return true
+  end
+  local ok, made = pcall(guard.new, policy, {
+    panel = panel, host = host, max_keys = options.max_keys,
+    log = log, on_event = options.on_event or tell,
+  })
+  if not ok then return nil, made end
+  guards[policy.name] = made
+  return true
+end
+
+local KNOWN = {
+  policies = "any", panel = "string", rows = "number", params = "string", max_keys = "number",
+  on_event = "function",
+}
+
+local function check(given)
+  if type(given) ~= "table" then error("options must be a table, got " .. type(given), 3) end
+  for name, value in pairs(given) do
+    local expected = KNOWN[name]
+    if not expected then
+      local names = {}
+      for known in pairs(KNOWN) do names[#names + 1] = known end
+      error(("there is no option %s%s"):format(tostring(name), suggest.hint(name, names)), 3)
+    elseif expected ~= "any" and type(value) ~= expected then
+      error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 3)
+    end
+  end
+  if given.rows and not given.panel then error("option rows is of a panel: which?", 3) end
+  if not given.panel and core.thread > 0 then
+    error("with lua-load-per-thread each thread would judge by itself: say panel = "
+      .. "\"/dev/shm/neap\", or use lua-load", 3)
+  end
+end
+
+local is_panel_wrong
+
+local function check_panel()
+  local ok, message = panel:check()
+  if not ok and not is_panel_wrong then log_once("error", message) end
+  is_panel_wrong = not ok
+end
+
+local waiting = setmetatable({}, { __mode = "k" }) -- probes of the last collect
+
+--- A probe that is still there after a second may be one whose request is not.
+local function collect()
+  local is_due = false
+  for _, permit in next, permits do
+    if type(permit) == "userdata" then
+      is_due = is_due or waiting[permit]
+      waiting[permit] = true
+    end
+  end
+  if is_due then collectgarbage() end
+end
+
+--- The task that each Lua state has: it looks after the files, the panel and lost probes.
+local function look_after()
+  local has_files = find_root()
+  if not has_files then
+    log_once("warning", reloader:rows()[1].path .. ": can't be read any more, now that HAProxy has "
+      .. "changed its user and root: policies are read again only when HAProxy is reloaded")
+  end
+  local has_panel = panel and panel:check()
+  local next_ms = 0
+  while true do
+    local now_ms = native.clock_precise()
+    if has_panel and now_ms >= next_ms then check_panel() end
+    if has_files and now_ms >= next_ms then
+      local ok, wait_ms = pcall(reloader.look, reloader)
+      if not ok then log("error", "looking at the policy files: " .. tostring(wait_ms)) end
+      next_ms = now_ms + (ok and wait_ms or RETRY_MS)
+    end
+    collect()
+    core.msleep(math.max(1, math.min(next_ms - now_ms, COLLECT_MS)))
+  end
+end
+
+local function register()
+  core.register_action("neap_acquire", { "http-req" }, acquire, 1)
+  core.register_action("neap_report", { "http-res" }, report_answer, 0)
+  core.register_fetches("neap_end", report_end)
+  core.register_service("neap_fallback", "http", serve_fallback)
+  core.register_service("neap_metrics", "http", serve_metrics)
+  core.register_service("neap_admin", "http", serve_admin)
+  core.register_task(look_after)
+end
+
+local function open_panel(path, rows)
+  local opened, notice = native.panel_shared(path, rows or PANEL_ROWS)
+  if not opened then error(notice, 0) end
+  if notice then log_once("warning", notice) end
+  return opened
+end
+
+--- Opens the panel, loads the policies, makes a guard of each, and the actions and services that
+--- haproxy.cfg names.  For the file of lua-load-per-thread or lua-load; raises if anything is
+--- wrong, so HAProxy does not start, or goes on as it was.
+---@param given neap.haproxy.options
+---@return table<string, neap.Guard> by the policies' names
+function haproxy.open(given)
+  check(given)
+  if guards then error("open was called before in this Lua state", 2) end
+  options, guards = given, {}
+  panel = given.panel and open_panel(given.panel, given.rows)
+  local errors
+  reloader, errors = reload.open {
+    paths = type(given.policies) == "table" and given.policies or { given.policies },
+    params = given.params, adopt = adopt, now = native.clock_precise, files = files,
+    on_event = on_reload,
+  }
+  if not reloader then error(table.concat(errors, "\n"), 0) end
+  register()
+  return guards
+end
+
+return haproxy

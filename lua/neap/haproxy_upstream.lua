@@ -1,0 +1,83 @@
+--- What HAProxy knows about a request's server, as the calls that policies classify.
+--
+--   server's answer       as it is                                  ended_by = "answer"
+--   HAProxy's 504         the server was too slow                   "timeout"
+--   HAProxy's 502         what came was no answer                   "transport"
+--   HAProxy's 503         no connection, or no server that is up    "transport"
+--   ... no server chosen  it waited in the backend's queue too long "bulkhead"
+--   anything else         a rule of HAProxy's: no call
+
+local upstream = {}
+
+local RETRY = { [429] = true, [503] = true }
+
+--- Shipped classifiers that may call 200 to 399 a success whatever else there is.
+local PLAIN = {
+  ["classify.default"] = true, ["classify.http"] = true, ["classify.ofrep"] = true,
+}
+
+--- Whether a policy takes all of 200 to 399 for successes.
+---@param policy neap.Policy
+---@return boolean
+function upstream.is_plain(policy)
+  if not PLAIN[policy.config.classify] then return false end
+  for status = 200, 399 do
+    if policy.classify { status = status, ended_by = "answer" } ~= "success" then return false end
+  end
+  return true
+end
+
+--- Headers as policies see them: HAProxy counts values from 0.
+local function headers_of(txn)
+  local headers = {}
+  for name, values in pairs(txn.http:res_get_headers()) do
+    headers[name] = values[0]
+    if values[1] then
+      local list = { values[0] }
+      for i = 1, #values do list[i + 1] = values[i] end
+      headers[name] = list
+    end
+  end
+  return headers
+end
+
+--- What a gRPC server says in its trailers comes too late: only an answer that is nothing but
+--- trailers has its status in the header.  With any other the call began well.
+local function grpc_status(headers)
+  local kind = headers["content-type"]
+  local is_grpc = type(kind) == "string" and kind:find("^application/grpc") ~= nil
+  return headers["grpc-status"] or is_grpc and 0 or nil
+end
+
+--- The call that the server has answered with that status; without its duration.
+---@param policy neap.Policy
+---@param status integer
+---@return neap.Call
+function upstream.answer(txn, policy, status)
+  local call = { status = status }
+  if not PLAIN[policy.config.classify] then
+    call.headers = headers_of(txn)
+    call.grpc_status = grpc_status(call.headers)
+  elseif RETRY[status] then
+    call.headers = {
+      ["retry-after"] = txn.f:res_fhdr("retry-after"), date = txn.f:res_fhdr("date"),
+    }
+  end
+  return call
+end
+
+--- The call that no server has answered; nil: it was no call.
+---@return neap.Call|nil
+function upstream.none(txn)
+  local status = txn.f:status()
+  if txn.f:srv_name() then
+    if status == 504 then return { ended_by = "timeout", phase = "header" } end
+    if status == 502 then return { ended_by = "transport", phase = "header" } end
+    if status == 503 then return { ended_by = "transport", phase = "connect" } end
+  elseif status == 503 then
+    local is_down = txn.f:nbsrv() == 0
+    return { ended_by = is_down and "transport" or "bulkhead", phase = "connect" }
+  end
+end
+
+return upstream
