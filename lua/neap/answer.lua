@@ -4,6 +4,7 @@
 --   "text"                                        a body of text
 --   { on = true }, 5, false                       a body of JSON
 
+local characters = require "neap.characters"
 local problem = require "neap.problem"
 local suggest = require "neap.suggest"
 
@@ -25,8 +26,7 @@ end
 local encode
 
 local function encode_string(text)
-  if utf8 and not utf8.len(text) then text = text:gsub("[\128-\255]", "\239\191\189") end
-  return '"' .. text:gsub('[%c"\\\127]', escape) .. '"'
+  return '"' .. characters.of(text):gsub('[%c"\\\127]', escape) .. '"'
 end
 
 local function encode_number(n)

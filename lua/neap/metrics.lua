@@ -8,32 +8,21 @@
 ---   for part in metrics.parts(guards) do … end    the same in parts, each soon made: for hosts
 ---                                                 that must not stall
 
+local characters = require "neap.characters"
+
 local metrics = {}
 
 -- Text format ------------------------------------------------------------------------------------
 
 local ESCAPES = { ["\\"] = "\\\\", ['"'] = '\\"', ["\n"] = "\\n" }
-local REPLACEMENT = "\239\191\189" -- U+FFFD
-
---- The length of the well-formed UTF-8 character at s[i], or nil.
-local function character_at(s, i)
-  local a, b = s:byte(i, i + 1)
-  if a < 0x80 then return 1 end
-  local length = a >= 0xC2 and a <= 0xDF and 2 or a >= 0xE0 and a <= 0xEF and 3 or a >= 0xF0
-    and a <= 0xF4 and 4
-  if not length or not b then return nil end
-  local low = a == 0xE0 and 0xA0 or a == 0xF0 and 0x90 or 0x80
-  local high = a == 0xED and 0x9F or a == 0xF4 and 0x8F or 0xBF
-  if b < low or b > high then return nil end
-  if s:find("^" .. ("[\128-\191]"):rep(length - 2), i + 2) then return length end
-end
+local REPLACEMENT = characters.REPLACEMENT
 
 --- A byte no character begins with, or one a reader may choke on, is U+FFFD and its two hex digits;
 --- U+FFFD itself is doubled, so that no two names look the same.
 local function written_out(s)
   local out, i = {}, 1
   while i <= #s do
-    local length = character_at(s, i)
+    local length = characters.length(s, i)
     local c = s:sub(i, i + (length or 1) - 1)
     if not length or (c:find("[%c\127]") and c ~= "\n") then
       out[#out + 1] = REPLACEMENT .. ("%02x"):format(c:byte())

@@ -3,6 +3,8 @@
 
 local cjson = require "cjson"
 
+local characters = require "neap.characters"
+
 local json = {}
 
 local LIST = {}
@@ -16,17 +18,10 @@ end
 
 json.null = cjson.null
 
---- Bytes that are no UTF-8 become U+FFFD: JSON has characters only.
-local function characters(text)
-  if not text:find("[\128-\255]") then return text end
-  if utf8 and utf8.len(text) then return text end
-  return (text:gsub("[\128-\255]", "\239\191\189"))
-end
-
 ---@param value string
 ---@return string
 function json.text(value)
-  return (cjson.encode(characters(value)):gsub("\\(.)", function(c)
+  return (cjson.encode(characters.of(value)):gsub("\\(.)", function(c)
     return c == "/" and "/" or "\\" .. c
   end))
 end
