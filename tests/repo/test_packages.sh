@@ -58,12 +58,16 @@ say "$names"
 root="$tmp/root"
 mkdir -p "$root/var/lib/dpkg/info" "$root/var/lib/dpkg/updates"
 touch "$root/var/lib/dpkg/status"
-# What they need is this machine's, and so is the ldconfig that their scripts call.
+# What they need is this machine's; its ldconfig is not for them.
+mkdir "$tmp/bin"
+printf '#!/bin/sh\ntouch "%s"\n' "$tmp/ldconfig-was-called" >"$tmp/bin/ldconfig"
+chmod +x "$tmp/bin/ldconfig"
 debian() {
-  PATH="$PATH:/usr/sbin:/sbin" dpkg --root="$root" --log="$tmp/dpkg.log" --force-script-chrootless \
+  PATH="$tmp/bin:$PATH:/usr/sbin:/sbin" dpkg --root="$root" --log="$tmp/dpkg.log" --force-script-chrootless \
     --force-depends --force-not-root "$@" >"$tmp/log" 2>&1 || die "dpkg $*: $(cat "$tmp/log")"
 }
 debian --install ./*.deb
+[ -e "$tmp/ldconfig-was-called" ] || die "libraries are made known"
 cd "$OLDPWD"
 
 libraries=$(find "$root" -name 'libneap*.so')
