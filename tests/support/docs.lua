@@ -90,6 +90,7 @@ function docs.remove(place)
     sh("/", stop:format(place.demo, place.demo))
   end
   sh(place.dir, "test ! -s nginx.pid || kill $(cat nginx.pid)")
+  if place.panel then sh("/", "rm -f " .. place.panel .. ".v*") end
   sh("/", "rm -rf " .. quoted(place.dir))
 end
 
