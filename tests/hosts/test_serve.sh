@@ -206,12 +206,13 @@ stop
 
 # ---- Draining ----
 
+sed -i 's/timeout_ms = 500/timeout_ms = 4000/; s/lease_ms = 1000/lease_ms = 5000/' "$dir/flag_provider.lua"
 ulimit -Sn 256 # a limit that may be raised is raised
 start drain $usual --drain-ms 5000
 within 5 up_and_running
 [ "$(ulimit -Hn)" != unlimited ] && [ "$(ulimit -Hn)" -lt 12000 ] || ! logged 'clients at once' ||
   fail "few clients, though more files may be opened"
-curl -s -X POST "http://127.0.0.1:$up/_fail?mode=slow&ms=400" -o /dev/null
+curl -s -X POST "http://127.0.0.1:$up/_fail?mode=slow&ms=2000" -o /dev/null
 curl -s -o "$dir/slow" -w '%{http_code}' "$sidecar/flags/slow" >"$dir/code" &
 slow=$!
 within 5 has_metric 'neap_route_active{route="default"} 1'
