@@ -103,6 +103,12 @@ local function luajit_counts(lua, row)
     bytes["guard call, classified"].median, " B", 0)
 end
 
+local function nginx_counts()
+  local count = run.measurements { "sh", here .. "/nginx.sh", run.build(), "empty calls", "neap" }
+  local more = count["neap"].median - count["empty calls"].median
+  line("20 nginx: access and log, over empty functions", more, " instr", 400)
+end
+
 -- ---- ratios ----
 
 --- { title, what, { what it is measured against, summed }, limit }
@@ -284,6 +290,7 @@ else
   lua_counts()
   luajit_counts("luajit", 18)
   luajit_counts("luajit -joff", 19)
+  nginx_counts()
 end
 if not what then
   ratios_hold(ratios, core_words)
