@@ -52,6 +52,14 @@ local DEFAULT, TRY = "default", 3 -- TRY: as KIND_TRY in lua/src/nginx.c
 ---@field max_keys? integer as of neap.guard
 ---@field on_event? fun(event: neap.Event) without: transitions go to the error log
 
+--- A guard with what the phases of a request need.
+---@class neap.nginx.Guard : neap.Guard
+---@field access fun(self, key?: string) for access_by_lua: lets the request go on, or answers it
+---@field ask fun(self, key?: string): boolean|nil, neap.Refusal|nil for balancer_by_lua, or where
+---  somebody else answers: true, or nil and why not
+---@field keep fun(self, key?: string) for body_filter_by_lua: keeps a good answer
+---@field answer fun(self) for the location that error_page names: the chain's answer
+
 local requests, take -- of lua/src/nginx.c
 local guards, reloader, options, panel
 
@@ -319,7 +327,7 @@ end
 --- Opens the panel, loads the policies, makes a guard of each: by the policies' names.  For
 --- init_by_lua; raises if anything is wrong, so nginx does not start, or goes on as it was.
 ---@param given neap.nginx.options
----@return table<string, neap.Guard>
+---@return table<string, neap.nginx.Guard>
 function nginx.open(given)
   check(given)
   options = given

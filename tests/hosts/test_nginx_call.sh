@@ -6,11 +6,14 @@ processes=1 # that phases see what the one before saw
 policy call "trip = { consecutive_failures = 1000 }, timeout_ms = 300,"
 policy opens "trip = { consecutive_failures = 2 }, open = { cooldown_ms = 60000 }, timeout_ms = 300,
   fallback = { fallback.default 'instead' },"
+policy via "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
+  fallback = { fallback.guard('call') },"
 nginx_serve site "
   lua_socket_log_errors off;
   init_by_lua_block {
     neap = require 'neap.nginx'
     guards = neap.open { panel = '$panel', policies = '$dir/policies' }
+    guards.call.serve = function() return fetch('') end
     seen = {}
     function fetch(query)
       local socket = ngx.socket.tcp()
@@ -81,6 +84,7 @@ nginx_serve site "
       table.sort(list)
       ngx.say(table.concat(list, ' '))
     } }
+    location = /via { access_by_lua_block { guards.via:access() } proxy_pass http://good; }
     location = /aborted {
       lua_check_client_abort on;
       content_by_lua_block { ngx.say(guards.call:call(fetch, 'how=hang')) }
@@ -112,6 +116,10 @@ says "HTTP/1.1 200 OKnil" /nested
 says ok /phases
 sleep 0.1
 says "access=true body_filter=true call_in_log=true content=true header_filter=true init=true log=true rewrite=true set=true timer=true" /seen
+gets 500 "/via?how=500"
+gets 200 /via # by another guard's cosocket, in the access phase
+header 'Neap-Source: guard'
+[ "$(tr -d '\r' <"$dir/body")" = "HTTP/1.1 200 OK" ] || fail "not the other guard's: $(cat "$dir/body")"
 curl -s --max-time 0.1 "$site/aborted" && fail "it was not aborted"
 sleep 0.4
 metric 'neap_nginx_requests 0'
