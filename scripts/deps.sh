@@ -49,6 +49,7 @@ test   command:promtool         prometheus            metrics format check
 test   command:spin             spin                  model check
 test   command:openssl          openssl               certificates for the TLS tests
 test   command:nginx            nginx-light           an upstream that speaks HTTP/2
+test   command:haproxy          haproxy               neap in HAProxy
 test   nginx:ngx_http_lua_module  libnginx-mod-http-lua  Lua in nginx, with LuaJIT
 test   command:git              git                   list of files to check
 bench  command:valgrind         valgrind              instruction counts

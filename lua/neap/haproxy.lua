@@ -285,6 +285,11 @@ local function serve(applet, answer)
   if applet.method ~= "HEAD" then applet:send(answer.body) end
 end
 
+local function target_of(applet)
+  local path, query = applet.path, applet.qs
+  return query ~= "" and path .. "?" .. query or path
+end
+
 --- use-service lua.neap_fallback: answers what neap_acquire has refused.
 local function serve_fallback(applet)
   local gate = gates[applet:get_var("txn.neap_gate")]
@@ -294,11 +299,10 @@ local function serve_fallback(applet)
     return serve(applet, bad { status = 500 })
   end
   local after_s = applet:get_var("txn.neap_retry_after")
-  local path, query = applet.path, applet.qs
   serve(applet, refused(gate, refusal.new {
     kind = applet:get_var("txn.neap_refused"), policy = gate.guard.name, key = gate.line.key,
     retry_after_ms = after_s and after_s * 1000 or nil,
-  }, query ~= "" and path .. "?" .. query or path))
+  }, target_of(applet)))
 end
 
 --- Keys that other threads and processes have seen.
@@ -311,21 +315,14 @@ local function find_keys()
   end
 end
 
-local admin
+local admin -- nil: without cjson there are no such pages
 
+--- Modules that need others are loaded while they can be seen.
 local function open_admin()
-  return require("neap.admin").open {
+  local ok, pages = pcall(require, "neap.admin")
+  admin = ok and pages.open {
     guards = function() return guards end,
     policies = function() return reloader:rows() end,
-  }
-end
-
---- Asks an admin page.
-local function page(target, method, headers, body, peer)
-  admin = admin or open_admin()
-  find_keys()
-  return admin:handle {
-    target = target, method = method, headers = headers, body = body, peer = peer,
   }
 end
 
@@ -355,11 +352,16 @@ end
 
 --- use-service lua.neap_admin: neap.admin's pages; a breaker's mode is set there.
 local function serve_admin(applet)
+  if not admin then
+    return serve(applet, { status = 501, headers = {}, body = "needs the Lua module cjson\n" })
+  end
   local headers = {}
   for name, values in pairs(applet.headers) do headers[name] = values[0] end
-  local query = applet.qs
-  serve_page(applet, page(query ~= "" and applet.path .. "?" .. query or applet.path,
-    applet.method, headers, applet:receive(), applet.f:src()))
+  find_keys()
+  serve_page(applet, admin:handle {
+    target = target_of(applet), method = applet.method, headers = headers,
+    body = applet:receive(), peer = applet.f:src(),
+  })
 end
 
 -- ---- Events -----------------------------------------------------------------------------------
@@ -534,6 +536,7 @@ function haproxy.open(given)
     on_event = on_reload,
   }
   if not reloader then error(table.concat(errors, "\n"), 0) end
+  open_admin()
   register()
   return guards
 end

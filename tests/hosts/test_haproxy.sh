@@ -1,0 +1,249 @@
+# neap in HAProxy: an outage seen by one thread and by several, what requests come to, fallbacks, keys,
+# modes, and clients that leave.
+. "$(dirname "$0")/haproxy_support.sh"
+
+quick='open = { cooldown_ms = 1000, backoff = 1, jitter = 0 }, half_open = { probes = 1, lease_ms = 60000 },'
+policy plain "trip = { consecutive_failures = 3 }, $quick"
+policy outcomes "trip = { consecutive_failures = 1000 }, timeout_ms = 600,"
+policy asked "trip = { failures = 1000 },
+  classify = function(call)
+    if call.headers and call.headers['x-verdict'] then return call.headers['x-verdict'] end
+    return classify.http(call)
+  end,"
+policy rpc "trip = { failures = 1000 }, classify = classify.grpc,"
+policy chain "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
+  fallback = { fallback.default { status = 203, headers = { ['X-Is'] = 'default' }, body = ('0'):rep(100000) } },"
+policy closes "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
+  fallback = { fallback.fail { status = 521, retry_after_ms = 90000 } },"
+policy keyed "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },"
+policy called "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 }, timeout_ms = 100,"
+options="policies = '$dir/policies', max_keys = 60"
+site_sections="$frontend
+$(guarded plain plain "server up $upstream")
+$(guarded other plain/other "server up $upstream")
+$(guarded outcomes outcomes "server up $upstream")
+$(guarded nobody outcomes "server down $nobody")
+$(guarded off outcomes "server down $nobody disabled")
+$(guarded queue outcomes "server up $upstream maxconn 1")
+$(guarded retries outcomes "option redispatch 1
+  balance first
+  server down $nobody
+  server up $upstream")
+$(guarded again outcomes "retries 2
+  retry-on 500
+  server up $upstream")
+$(guarded answered outcomes "http-request return status 200 content-type text/plain string own")
+$(guarded denied outcomes "http-request deny deny_status 503")
+$(guarded asked asked "server up $upstream")
+$(guarded rpc rpc "server up $upstream")
+$(guarded chain chain "server up $upstream")
+$(guarded closes closes "server up $upstream")
+$(guarded left plain/left "server up $upstream")
+$(guarded misnamed plan "server up $upstream")
+backend keyed
+  http-request set-var(txn.tenant) url_param(tenant)
+$(guarded keyed 'keyed/var(txn.tenant)' "server up $upstream" | tail -n +2)
+backend native
+  http-request lua.neap_acquire closes
+  http-request return status 599 hdr X-Why %[var(txn.neap_refused)] hdr Retry-After %[var(txn.neap_retry_after)] if { var(txn.neap_refused) -m found }
+  server up $upstream
+backend forgotten
+  http-request lua.neap_acquire closes
+  http-response lua.neap_report
+  server up $upstream
+backend twice
+  http-request lua.neap_acquire closes/first
+  http-request lua.neap_acquire closes/second
+  http-response lua.neap_report
+  server up $upstream"
+
+# ---- Closed, open, half-open, closed ----
+
+cycle() { # NAME LOAD THREADS [SECTIONS]
+  haproxy_serve "$1" "nbthread $3
+  $2 $dir/$1/neap.lua" "$site_sections
+${4:-}"
+  gets 200 /plain/
+  for _ in 1 2 3; do gets 500 "/plain/?how=500"; done
+  at_once "/plain/" 24
+  [ "$(grep -c ^503 "$dir/codes")" = 24 ] || fail "$1: open: $(sort "$dir/codes" | uniq -c)"
+  count=$(sort -u "$dir/codes" | wc -l)
+  [ "$count" -ge "$((($3 + 1) / 2))" ] || fail "$1: only $count threads were asked"
+  gets 503 /plain/
+  header 'Retry-After: 1'
+  header 'Cache-Control: no-store'
+  gets 200 /other/ # another key
+  state plain 2
+  calls plain failure 3
+  calls plain success 1
+  calls plain rejected 25
+  sleep 1.05
+  state plain 1
+
+  # B215: one probe, whoever asks; the others are refused meanwhile.
+  at_once "/plain/?how=slow" 12
+  [ "$(grep -c ^200 "$dir/codes")" = 1 ] || fail "$1: probes: $(sort "$dir/codes" | uniq -c)"
+  state plain 0
+  metric 'neap_probes_total{policy="plain",key="default"} 1'
+  metric 'neap_probes_in_flight{policy="plain",key="default"} 0'
+  says "plain/default: closed -> open: consecutive_failures, measured 3, limit 3; open for 1000 ms" 1
+  says "plain/default: open -> half_open" 1
+  says "plain/default: half_open -> closed" 1
+  echo "ok: $1"
+}
+
+lua_file one "$options"
+cycle one lua-load 1
+haproxy_stop
+lua_file shared "$options"
+cycle shared lua-load 2
+haproxy_stop
+lua_file threads "$options, panel = '$panel'"
+cycle threads lua-load-per-thread 2
+haproxy_stop
+rm -f "$panel"*
+lua_file many "$options, panel = '$panel'" '
+  core.register_service("call", "http", function(applet)
+    local value, err = guards.called:call(function()
+      core.msleep(applet.qs == "late" and 150 or 10)
+      return "called"
+    end)
+    applet:set_status(value and 200 or 503)
+    applet:start_response()
+    applet:send(value or err.kind)
+  end)'
+cycle many lua-load-per-thread 4 "backend call
+  http-request use-service lua.call"
+curl -sf "$site/metrics" | promtool check metrics >/dev/null || fail "the metrics page is not right"
+
+# ---- What it came to ----
+
+expect() { # WHAT OUTCOME BY PATH STATUS: one more (or BY more) of that outcome, and nothing else
+  curl -sf "$site/metrics" | grep '^neap_calls_total{policy="outcomes",key="default"' >"$dir/before"
+  gets "$4" "$3"
+  awk -v outcome="outcome=\"$1\"" -v by="$2" 'index($0, outcome) { $2 += by } { print }' "$dir/before" >"$dir/wanted"
+  curl -sf "$site/metrics" | grep '^neap_calls_total{policy="outcomes",key="default"' >"$dir/after"
+  cmp -s "$dir/wanted" "$dir/after" || fail "$3: not $2 more $1: $(diff "$dir/before" "$dir/after")"
+}
+expect success 1 /outcomes/ 200
+expect success 1 "/outcomes/?how=301" 301
+expect failure 1 "/outcomes/?how=500" 500
+expect failure 1 "/outcomes/?how=503" 503
+expect failure 1 "/outcomes/?how=504" 504
+expect failure 1 "/outcomes/?how=429" 429
+expect neutral 1 "/outcomes/?how=404" 404
+expect success 1 "/outcomes/?how=short" 200 # it broke off in its body
+expect failure 1 "/outcomes/?how=close" 502
+expect failure 1 "/outcomes/?how=reset" 502
+expect failure 1 "/outcomes/?how=junk" 502
+expect timeout 1 "/outcomes/?how=hang" 504
+expect failure 1 /nobody/ 503
+expect failure 1 /off/ 503 # health checks or an operator have taken all servers out
+expect success 1 /retries/ 200
+expect failure 1 "/again/?how=500" 500 # three tries, one call
+expect success 0 /answered/ 200 # by HAProxy: no call
+curl -s -o /dev/null "$site/queue/?how=hang" &
+queued=$!
+sleep 0.1
+expect neutral 1 /queue/ 503 # it waited for a free connection
+wait $queued
+gets 200 "/asked/?how=verdict"
+calls asked failure 1
+gets 200 "/rpc/?how=grpc"
+calls rpc failure 1
+echo "ok: outcomes"
+
+# A 503 with Retry-After holds the breaker open for that long.
+for _ in 1 2; do gets 500 "/plain/?how=500"; done
+gets 503 "/plain/?how=wait"
+gets 503 /plain/
+retry_after=$(tr -d '\r' <"$dir/head" | sed -n 's/^retry-after: //Ip')
+[ "$retry_after" -ge 28 ] || fail "Retry-After: $retry_after"
+
+# ---- Clients that leave ----
+
+# Nothing is told of a call that HAProxy gave up.  A probe gives its slot back.
+for _ in 1 2 3; do gets 500 "/left/?how=500"; done
+sleep 1.05
+curl -s -o /dev/null --max-time 0.2 "$site/left/?how=hang" && fail "it did not hang"
+within 5 has_metric 'neap_probes_in_flight{policy="plain",key="left"} 0'
+calls plain abandoned 1 left
+gets 200 /left/
+state plain 0 left
+# B206: nothing is left of a hundred that went all ways, and the breaker goes on.
+for how in hang close junk reset 404 slow short; do
+  for _ in 1 2 3; do curl -s -o /dev/null --max-time 0.1 "$site/left/?how=$how" & done
+done
+left_answers() { [ "$(status /left/)" = 200 ]; }
+within 10 left_answers
+within 5 has_metric 'neap_probes_in_flight{policy="plain",key="left"} 0'
+echo "ok: clients that leave"
+
+# ---- Instead ----
+
+gets 500 "/chain/?how=500"
+gets 203 "/chain/a?b=c"
+header 'X-Is: default'
+header 'Neap-Source: default'
+header 'Content-Length: 100000'
+[ "$(wc -c <"$dir/body")" = 100000 ] || fail "the answer has $(wc -c <"$dir/body") bytes"
+gets 203 /chain/ -I
+head -c 100000 /dev/zero >"$dir/large"
+gets 203 /chain/ --data-binary "@$dir/large"
+gets 500 "/closes/?how=500"
+gets 521 /closes/
+header 'Retry-After: 90'
+header 'Neap-Source: fail'
+gets 599 /native/
+header 'X-Why: open'
+header 'Retry-After: [5-7][0-9]' # the cooldown, with its jitter
+echo "ok: fallbacks"
+
+# ---- What is written wrong ----
+
+gets 500 /misnamed/
+gets 500 /misnamed/
+within 5 said "there is no policy plan: did you mean plain?"
+gets 200 /forgotten/
+says "backend forgotten: requests that neap_acquire has refused go to the server"
+gets 500 "/twice/?how=500"
+calls closes failure 0 first
+calls closes failure 1 second
+says "the request had asked another policy after this one"
+[ "$(status /answered/)" = 200 ] && gets 503 /denied/
+calls outcomes rejected 0
+
+# ---- Keys ----
+
+gets 500 "/keyed/?tenant=a&how=500"
+gets 503 "/keyed/?tenant=a"
+gets 200 "/keyed/?tenant=b"
+gets 200 /keyed/
+state keyed 2 a
+state keyed 0 b
+calls keyed success 1
+curl -s -o /dev/null "$site/keyed/?tenant=[1-150]"
+count=$(curl -sf "$site/metrics" | grep -c '^neap_breaker_state{policy="keyed"')
+[ "$count" -le 242 ] || fail "$count keys, of 60 for each of 4 threads"
+calls keyed rejected 1 a
+curl -sf "$site/metrics" | promtool check metrics >/dev/null || fail "many keys: the page is not right"
+echo "ok: keys"
+
+# ---- By hand ----
+
+set_mode() { curl -sf -o "$dir/body" -d "mode=$1&by=me" "$site/breakers/outcomes/default/mode"; }
+set_mode forced_open || fail "not set: $(cat "$dir/body")"
+for _ in $(seq 12); do gets 503 /outcomes/; done
+set_mode policy
+for _ in $(seq 12); do gets 200 /outcomes/; done
+curl -sf "$site/policies" | grep -q '"name": "outcomes"' || fail "no page of policies"
+
+# ---- Calls of Lua's own ----
+
+gets 200 /call/
+[ "$(cat "$dir/body")" = called ] || fail "not called: $(cat "$dir/body")"
+gets 200 "/call/?late" # it can't be given up, and was a timeout
+gets 503 /call/
+calls called timeout 1
+haproxy_stop
+echo "ok: by hand, and calls of Lua's own"
