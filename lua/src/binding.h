@@ -35,6 +35,7 @@
 
 typedef struct box_panel {
   neap_panel *panel; /* NULL once closed */
+  bool is_gone;      /* and its memory is, too: until then what is held can be given back */
 } box_panel;
 
 typedef struct box_breaker {

@@ -57,7 +57,7 @@ static int l_panel(lua_State *L) {
   uint32_t capacity = (uint32_t)neap__check_count(L, 1, "capacity", 1, CAPACITY_MAX);
   size_t size = neap_panel_size(capacity);
   box_panel *box = (box_panel *)compat_new(L, sizeof *box + LINE_BYTES - 1 + size, 0);
-  box->panel = NULL;
+  *box = (box_panel){.panel = NULL};
   void *memory = aligned(box + 1);
   neap_status status = neap_panel_init(memory, size, capacity, neap__entropy(), &box->panel);
   if (status != NEAP_OK) return luaL_error(L, "panel: %s", neap_status_text(status));

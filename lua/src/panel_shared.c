@@ -16,9 +16,7 @@ static int l_panel_shared(lua_State *L) {
   if (!lua_isnoneornil(L, 2))
     capacity = (uint32_t)neap__check_count(L, 2, "capacity", 1, CAPACITY_MAX);
   box_shared *box = (box_shared *)compat_new(L, sizeof *box, 0);
-  box->box.panel = NULL;
-  box->shared.panel = NULL;
-  box->is_lent = false;
+  *box = (box_shared){.is_lent = false};
   luaL_getmetatable(L, NEAP__PANEL_SHARED);
   lua_setmetatable(L, -2);
   neap_shared_problem problem;
@@ -35,7 +33,7 @@ static int l_panel_shared(lua_State *L) {
 
 static int l_gc(lua_State *L) {
   box_shared *box = (box_shared *)luaL_checkudata(L, 1, NEAP__PANEL_SHARED);
-  box->box.panel = NULL;
+  box->box = (box_panel){.panel = NULL, .is_gone = true};
   if (box->shared.panel && !box->is_lent) neap_shared_close(&box->shared);
   return 0;
 }

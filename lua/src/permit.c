@@ -4,7 +4,7 @@
 
 /* Gives back what is held, unless that was done.  Raises nothing: it runs in finalisers. */
 static void permit_abandon(box_permit *box) {
-  if (box->permit.opaque == 0 || (box->panel && !box->panel->panel)) return;
+  if (box->permit.opaque == 0 || (box->panel && box->panel->is_gone)) return;
   uint64_t now_ms = box->clock.now_ms ? box->clock.now_ms(box->clock.context) : box->given_ms;
   neap_call call = {.outcome = NEAP_ABANDONED};
   neap_breaker_report(box->breaker, box->rules, now_ms, &box->permit, &call, NULL);

@@ -232,7 +232,8 @@ function Panel:path() end
 ---@return true|nil, string|nil message
 function Panel:check() end
 
---- From now on every use of it, and of its breakers, raises.
+--- From now on every use of it, and of its breakers, raises.  Probes that are out are still given
+--- back when they are collected.
 function Panel:close() end
 
 ---@class neap.core.Counters 64 numbers that only grow; in a shared panel, of all processes together

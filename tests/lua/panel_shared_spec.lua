@@ -266,6 +266,20 @@ describe("a shared panel", function()
     assert.matches("^p: no row in neap.panel .*the panel is full", lines[1])
   end)
 
+  it("has a probe given back to the others when the panel of who had it was closed", function()
+    local g, panel = of_panel(open(4)), open()
+    local closing = of_panel(panel)
+    g:call(fixture.bad)
+    wait_ms(110)
+    local held = { assert(closing:acquire()) }
+    assert.equal(1, g:snapshot().probes_in_flight)
+    panel:close()
+    table.remove(held)
+    for _ = 1, 2 do collectgarbage() end
+    assert.equal(0, g:snapshot().probes_in_flight)
+    assert.equal("ok", (g:call(fixture.ok)))
+  end)
+
   it("closes when the process that had the only probe is gone (B205)", function()
     local g = of_panel(open(4))
     g:call(fixture.bad)
