@@ -39,7 +39,13 @@ end
 function answer.send(value, info)
   local made = answers.of(value)
   ngx.status = made.status
-  for i = 1, #made.headers, 2 do ngx.header[made.headers[i]] = made.headers[i + 1] end
+  local values = {} -- of each header, by its name in lower case: it may be there more than once
+  for i = 1, #made.headers, 2 do
+    local name, one = made.headers[i], made.headers[i + 1]
+    local all = values[lower(name)] or {}
+    all[#all + 1], values[lower(name)] = one, all
+    ngx.header[name] = all[2] and all or one
+  end
   ngx.header["Neap-Source"] = info.source
   ngx.header["Cache-Control"] = "no-store"
   if info.age_ms then ngx.header["Age"] = ("%d"):format(math.floor(info.age_ms / 1000)) end

@@ -1,11 +1,13 @@
 # Which answers neap keeps in nginx: none that is one client's, however the upstream says so and
-# whatever nginx hides of it.
+# whatever nginx hides of it.  And what it sends: every header of a fallback's answer.
 . "$(dirname "$0")/nginx_support.sh"
 
 # shellcheck disable=SC2034  # so that the worker that answers is the one that has kept
 processes=1
 policy kept "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
   fallback = { fallback.last_good { max_age_ms = 60000 }, fallback.fail { status = 504 } },"
+policy listed "trip = { failures = 100 }, fallback = {
+  fallback.default { headers = { 'Link', '</a>', 'X-One', '1', 'link', '</b>' }, body = 'listed' } },"
 chmod -R a+rX "$dir/policies"
 guarded="
   access_by_lua_block { guards.kept:access() }
@@ -50,6 +52,12 @@ nginx_serve site "
       proxy_hide_header Set-Cookie;
       proxy_hide_header Vary;
     }
+    location = /listed {
+      proxy_pass http://127.0.0.1:$nobody_port;
+      proxy_intercept_errors on;
+      error_page 500 = @listed;
+    }
+    location @listed { content_by_lua_block { guards.listed:answer() } }
     location @kept { content_by_lua_block { guards.kept:answer() } }
   }"
 ones="/?how=cookie /?how=private /?how=lines /?how=varies /?how=many /hidden/?how=cookie /hidden/?how=private"
@@ -58,4 +66,6 @@ touch "$dir/down"
 chmod a+r "$dir/down"
 for path in / /hidden/; do gets 200 "$path"; done
 for path in $ones; do gets 504 "$path"; done
+gets 200 /listed
+for line in 'Link: </a>' 'link: </b>' 'X-One: 1'; do header "$line"; done
 nginx_stop
