@@ -85,6 +85,8 @@ three 4 300
 within 10 every 4 2 4
 rm "$panel.v1" # a new panel, closed, at the next reload
 reloads reconfiguring
+within 10 changed # the old workers have the old one
+workers=$(pgrep -P "$pid" | sort)
 within 10 has_metric 'neap_calls_total{policy="life",key="default",outcome="failure"} 0'
 for _ in 1 2 3 4; do gets 500 "/?how=500"; done
 within 5 has_metric 'neap_breaker_state{policy="life",key="default"} 1'
