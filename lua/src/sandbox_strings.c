@@ -73,13 +73,12 @@ static int l_rep(lua_State *L) {
   lua_Integer n = luaL_checkinteger(L, 2);
   const char *separator = luaL_optlstring(L, 3, "", &gap);
   if (n <= 0) return lua_pushliteral(L, ""), 1;
-  if (length + gap < length || (length + gap > 0 && (size_t)n > (size_t)1 << 31) ||
-      (size_t)n * (length + gap) > (size_t)1 << 31)
+  if (length + gap == 0) n = 0;
+  if (length + gap < length || (n > 0 && n > (lua_Integer)(INT32_MAX / (length + gap))))
     return luaL_error(L, "resulting string too large");
   neap__charge(L, NEAP__UNITS_OF((size_t)n * (length + gap)));
   luaL_Buffer b;
   luaL_buffinit(L, &b);
-  if (length + gap == 0) n = 0;
   for (; n > 0; n--) {
     luaL_addlstring(&b, s, length);
     if (n > 1) luaL_addlstring(&b, separator, gap);
