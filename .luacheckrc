@@ -9,3 +9,4 @@ files["examples/**/policies"] = policy
 files["lua/**/nginx*.lua"] = { std = "ngx_lua" }
 files["lua/**/haproxy*.lua"] = { read_globals = { "core", "act" } }
 files["tests"] = { std = "+busted" }
+files["tests/bench/haproxy.lua"] = { globals = { "core" } }

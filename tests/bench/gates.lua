@@ -109,6 +109,13 @@ local function nginx_counts()
   line("20 nginx: access and log, over empty functions", more, " instr", 400)
 end
 
+local function haproxy_counts()
+  local count = run.measurements { "sh", here .. "/haproxy.sh", run.build() }
+  local more = count["neap_acquire"].median - count["empty"].median
+  line("21 HAProxy: acquire, over an action in Lua that is empty", more, " instr", 2500)
+  line("21 ... of that action's cost", more / count["way"].median * 100, " %", 10)
+end
+
 -- ---- ratios ----
 
 --- { title, what, { what it is measured against, summed }, limit }
@@ -291,6 +298,7 @@ else
   luajit_counts("luajit", 18)
   luajit_counts("luajit -joff", 19)
   nginx_counts()
+  haproxy_counts()
 end
 if not what then
   ratios_hold(ratios, core_words)
