@@ -6,6 +6,7 @@
 ---   ```lua rules    keys of a policy: put into one that has the rest, they must load
 ---   ```c            compiled and, if there is a main, run
 ---   ```nginx        its configuration, or a part of it: written to a file, for a ```sh to use
+---   ```haproxy      the same
 ---   ```text         nothing
 ---
 --- A first line that is a comment with a file's name writes the block to that file: then Lua and C
@@ -89,7 +90,9 @@ function docs.remove(place)
     local stop = "kill %s; while kill -0 %s 2>/dev/null; do sleep 0.05; done"
     sh("/", stop:format(place.demo, place.demo))
   end
-  sh(place.dir, "test ! -s nginx.pid || kill $(cat nginx.pid)")
+  for _, server in ipairs { "nginx", "haproxy" } do
+    sh(place.dir, ("test ! -s %s.pid || kill $(cat %s.pid)"):format(server, server))
+  end
   if place.panel then sh("/", "rm -f " .. place.panel .. ".v*") end
   sh("/", "rm -rf " .. quoted(place.dir))
 end
@@ -164,25 +167,41 @@ local function nginx_paths(place)
   return table.concat(lines, " ")
 end
 
---- As it is, but for ports, a panel of its own and where neap and nginx's modules are.
-function run.nginx(place, block)
-  local name = assert(file_named(block.text), "nginx: the first line is to be a file's name")
+--- The text of a server's configuration with ports and a panel of its own.
+local function own(place, text)
   if not place.panel then
-    local ports = free_ports(3)
-    place.ports = { ["8080"] = ports[1], ["8016"] = ports[2], ["8017"] = ports[3] }
+    local ports = free_ports(6)
+    place.ports = {
+      ["8080"] = ports[1], ["8016"] = ports[2], ["8017"] = ports[3], ["8018"] = ports[4],
+      ["8019"] = ports[5], ["8020"] = ports[6],
+    }
     place.panel = "/dev/shm/" .. place.dir:match("[^/]+$")
   end
+  return text:gsub("%f[%d](%d%d%d%d)%f[%D]", place.ports):gsub("/dev/shm/neap", place.panel)
+end
+
+--- As it is, but for what is its own, and where neap and nginx's modules are.
+function run.nginx(place, block)
+  local name = assert(file_named(block.text), "nginx: the first line is to be a file's name")
   local _, modules = sh("/", "nginx -V 2>&1 | tr ' ' '\\n' | sed -n 's/^--modules-path=//p'")
-  local text = block.text:gsub("%f[%d](%d%d%d%d)%f[%D]", place.ports)
-    :gsub("/dev/shm/neap", place.panel):gsub("/usr/lib/nginx/modules", modules:match("%S+"))
+  local text = own(place, block.text):gsub("/usr/lib/nginx/modules", modules:match("%S+"))
     :gsub("http {", function(found) return found .. " " .. nginx_paths(place) end)
   put(place, name, text)
   return true, ""
 end
 
+--- As it is, but for what is its own, and where neap is.
+function run.haproxy(place, block)
+  local name = assert(file_named(block.text), "haproxy: the first line is to be a file's name")
+  local paths = ("global\n  lua-prepend-path %s/lua/?.lua\n  lua-prepend-path %s/lua/?/init.lua\n"
+    .. "  lua-prepend-path %s/lua5.3/?.so cpath\n"):format(place.root, place.root, place.build)
+  put(place, name, (own(place, block.text):gsub("\nglobal\n", function() return "\n" .. paths end)))
+  return true, ""
+end
+
 function run.lua(place, block)
   local name = file_named(block.text)
-  put(place, name or ".block.lua", block.text)
+  put(place, name or ".block.lua", place.panel and own(place, block.text) or block.text)
   if name then return true, "" end
   return sh(place.dir, quoted(place.lua) .. " .block.lua")
 end
