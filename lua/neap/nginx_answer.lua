@@ -1,9 +1,9 @@
 --- What neap answers in nginx in place of the upstream, and which of the upstream's answers it
 -- keeps for that.
 --
--- Answers are kept apart by what may have made them: target, Host, Authorization, Cookie, Accept,
--- X-API-Key and Accept-Encoding.  Kept is an answer of 200 to a GET, whole, of 64 KiB at most, that
--- is not private, sets no cookie and varies by nothing else.
+-- Answers are kept apart by what may have made them: the server's address and port, target, Host,
+-- Authorization, Cookie, Accept, X-API-Key and Accept-Encoding.  Kept is an answer of 200 to a GET,
+-- whole, of 64 KiB at most, that is not private, sets no cookie and varies by nothing else.
 
 local answers = require "neap.answer"
 
@@ -13,9 +13,9 @@ local concat, lower = table.concat, string.lower
 local answer = {}
 
 local MOST_BYTES = 64 * 1024
-local APART = {
-  "host", "http_authorization", "http_cookie", "http_x_api_key", "http_accept",
-  "http_accept_encoding",
+local APART = { -- the first three are what nginx chooses the server block by
+  "server_addr", "server_port", "host", "http_authorization", "http_cookie", "http_x_api_key",
+  "http_accept", "http_accept_encoding",
 }
 local VARIES = { accept = true, ["accept-encoding"] = true, authorization = true, cookie = true,
   host = true, ["x-api-key"] = true }

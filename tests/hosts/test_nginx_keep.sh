@@ -1,5 +1,6 @@
 # Which answers neap keeps in nginx: none that is one client's, however the upstream says so and
-# whatever nginx hides of it.  And what it sends: every header of a fallback's answer.
+# whatever nginx hides of it, and none of another server block.  And what it sends: every header of
+# a fallback's answer.
 . "$(dirname "$0")/nginx_support.sh"
 
 # shellcheck disable=SC2034  # so that the worker that answers is the one that has kept
@@ -59,13 +60,30 @@ nginx_serve site "
     }
     location @listed { content_by_lua_block { guards.listed:answer() } }
     location @kept { content_by_lua_block { guards.kept:answer() } }
+  }
+  server {
+    listen 127.0.0.1:$second_port;
+    listen 127.0.0.2:$port;
+    server_name kept.example;
+    location / { $guarded }
+    location @kept { content_by_lua_block { guards.kept:answer() } }
   }"
 ones="/?how=cookie /?how=private /?how=lines /?how=varies /?how=many /hidden/?how=cookie /hidden/?how=private"
-for path in $ones / /hidden/; do gets 200 "$path"; done
+named="-H Host:kept.example"
+for path in $ones / /hidden/ "/ $named"; do
+  # shellcheck disable=SC2086  # a path and curl's options
+  gets 200 $path
+done
 touch "$dir/down"
 chmod a+r "$dir/down"
 for path in / /hidden/; do gets 200 "$path"; done
 for path in $ones; do gets 504 "$path"; done
+# shellcheck disable=SC2086  # curl's options
+for site in http://127.0.0.1:$port http://127.0.0.1:$second_port http://127.0.0.2:$port; do
+  case $site in http://127.0.0.1:$port) of_site=200 ;; *) of_site=504 ;; esac # another server block
+  gets $of_site / $named
+done
+site=http://127.0.0.1:$port
 gets 200 /listed
 for line in 'Link: </a>' 'link: </b>' 'X-One: 1'; do header "$line"; done
 nginx_stop
