@@ -31,6 +31,10 @@ local fallback = {}
 ---@field source "last_good"|"default"|"fail"|"guard"|"function"
 ---@field age_ms? integer of a last good answer
 ---@field guard? string of an answer of another guard: its name
+---@field cause neap.Cause.fallback why a fallback was asked; "refused": error.kind says more
+---@field error? any what the caller would have got without a fallback, unchanged: the value that
+---  the function raised, or its second result; of a refusal, and of a call that was given up, a
+---  neap.Refusal
 
 local MOST_GUARDS = 4 -- in a row, each the fallback of the one before
 local RESULTS = { "answered", "declined", "failed", "timeout" }

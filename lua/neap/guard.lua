@@ -103,6 +103,12 @@ function Guard:warn(sort, text)
   log_seldom(self, sort, "warning", self.name .. ": " .. text)
 end
 
+--- A function raised that, and the caller got a fallback's answer in its place.
+---@param err any
+function Guard:hid(err)
+  self:warn("raised", "the function raised an error, a fallback answered: " .. said(err))
+end
+
 -- ---- Lines: a breaker per key -----------------------------------------------------------------
 
 local function claim(self, key)
@@ -184,7 +190,9 @@ function Guard:fallback(cause, call)
   given.cause, given.key = cause, given.key or DEFAULT
   local of_key = existing(self, given.key) or self.lines[OVERFLOW] or self.line
   local answered, value, err, info = self.chain:run(of_key, self.policy, line.sealed(given))
-  if answered then return value, info, err end
+  if not answered then return nil end
+  info.cause, info.error = cause, given.error
+  return value, info, err
 end
 
 --- For hosts that work in steps: keeps a good answer for the last_good stages, if there are any.

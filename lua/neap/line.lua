@@ -189,6 +189,12 @@ local function describe(self, ended, a, b, duration_ms, _, ...)
   return sealed(fields), fields
 end
 
+--- Nobody else tells the caller what it was that a fallback stands for.
+local function told_why(info, cause, err)
+  info.cause, info.error = cause, err
+  return info
+end
+
 function hooks.refuse(self, reason, retry_after_ms, moved, frame, _, ...)
   local guard = self.guard
   enqueue(self, moved)
@@ -200,7 +206,7 @@ function hooks.refuse(self, reason, retry_after_ms, moved, frame, _, ...)
       retry_after_ms = err.retry_after_ms, [ARGS] = { n = select("#", ...), ... },
     }
     local answered, value, stage_err, info = guard.chain:run(self, guard.policy, call, frame.trail)
-    if answered then return value, stage_err, info end
+    if answered then return value, stage_err, told_why(info, "refused", err) end
   end
   return nil, err
 end
@@ -211,16 +217,25 @@ function hooks.refused(self, reason, retry_after_ms, moved)
   return nil, refused(self, reason, retry_after_ms)
 end
 
+local function given_up(self)
+  return refusal.new {
+    kind = "timeout", policy = self.guard.name, key = self.key,
+    timeout_ms = self.guard.policy.timeout_ms,
+  }
+end
+
 --- What the caller gets when no stage answers: what the function gave.
 local function originals(self, ended, a, b)
   if ended == "raised" then error(a, 0) end
-  if ended == "abandoned" then
-    return nil, refusal.new {
-      kind = "timeout", policy = self.guard.name, key = self.key,
-      timeout_ms = self.guard.policy.timeout_ms,
-    }
-  end
+  if ended == "abandoned" then return nil, given_up(self) end
   return a, b
+end
+
+--- Info of an answer that a stage gave in place of the function's.  What it raised may be a mistake
+--- in the program, which looks like an outage then: it goes to the log, too.
+local function stood_in(self, info, cause, ended, err)
+  if ended == "raised" then self.guard:hid(err) end
+  return told_why(info, cause, ended == "abandoned" and given_up(self) or err)
 end
 
 function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_after_ms, fault, ...)
@@ -242,7 +257,7 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
     if not call then call, fields = describe(self, ended, a, b, duration_ms, ...) end
     fields.cause, fields.reason, fields.retry_after_ms = outcome, reason, retry_after_ms
     local answered, value, err, info = guard.chain:run(self, guard.policy, call, frame.trail)
-    if answered then return value, err, info end
+    if answered then return value, err, stood_in(self, info, outcome, ended, fields.error) end
   end
   return originals(self, ended, a, b)
 end

@@ -24,7 +24,7 @@ end
 describe("the chain", function()
   it("answers a failure, a refusal and a timeout with its first stage that has something",
     function()
-    local causes = {}
+    local causes, told = {}, {}
     local g, now = fixture.guard {
       numbers = { timeout_ms = 50, lease_ms = 500 },
       stages = {
@@ -35,13 +35,15 @@ describe("the chain", function()
     }
     local function check(...)
       local value, err, info = ...
-      assert.same({ "reviewed", nil, { source = "default" } }, { value, err, info })
+      assert.same({ "reviewed", nil, "default" }, { value, err, info.source })
+      told[#told + 1] = info.cause
     end
     check(g:call(bad))
     check(g:call(function() now:advance(51) return 1 end))
     check(g:call(bad))
     check(g:call(ok))
     assert.same({ "failure", "timeout", "failure", "refused" }, causes)
+    assert.same(causes, told)
     assert.same({ 4, 4 }, { count(g, "function", "declined"), count(g, "default", "answered") })
   end)
 
@@ -89,6 +91,48 @@ describe("the chain", function()
     local err = {}
     assert.equal("calm", (g:call(error, err)))
     assert.equal(err, seen)
+  end)
+
+  it("hides no error: info has what the function raised or gave, or the refusal", function()
+    local g = fixture.guard { stages = { default "calm" } }
+    local err = {}
+    local _, _, raised = g:call(error, err)
+    local _, _, given = g:call(bad)
+    assert.same({ "failure", err, "failure", "down" },
+      { raised.cause, raised.error, given.cause, given.error })
+    assert.equal(err, raised.error)
+    g:trip()
+    local _, _, refused = g:call(ok)
+    assert.same({ "refused", "open" }, { refused.cause, refused.error.kind })
+  end)
+
+  it("names a call that the host has given up in info as the caller would have got it", function()
+    local g = fixture.guard({ numbers = { timeout_ms = 50, lease_ms = 500 },
+      stages = { default "calm" } },
+      { host = { name = "h", run = function() return false end } })
+    local value, _, info = g:call(ok)
+    assert.same({ "calm", "timeout", "timeout", 50 },
+      { value, info.cause, info.error.kind, info.error.timeout_ms })
+  end)
+
+  it("logs once a minute that it stands for an error that the function raised", function()
+    local g, now, log = fixture.guard { stages = { default "calm" } }
+    local broken = function() return nil + 1 end
+    g:call(bad)
+    assert.same({}, log)
+    g:call(broken)
+    g:call(broken)
+    now:advance(60001)
+    g:reset()
+    g:call(broken)
+    assert.equal(2, #log)
+    assert.truthy(log[1]:find("the function raised an error, a fallback answered: .*arithmetic"))
+  end)
+
+  it("tells a host that works in steps the cause, and the error it gave", function()
+    local g = fixture.guard { stages = { default "calm" } }
+    local _, info = g:fallback("failure", { error = "down" })
+    assert.same({ source = "default", cause = "failure", error = "down" }, info)
   end)
 
   it("may answer false, which is an answer; nil declines", function()
@@ -193,7 +237,9 @@ describe("last_good", function()
     assert.equal("B", g:call(function() return "B" end, "b"))
     now:advance(100)
     local value, err, info = g:call(bad, "a")
-    assert.same({ "A", nil, { source = "last_good", age_ms = 200 } }, { value, err, info })
+    assert.same({ "A", nil,
+      { source = "last_good", age_ms = 200, cause = "failure", error = "down" } },
+      { value, err, info })
     fixture.open(g)
     value, err, info = g:call(bad, "b")
     assert.same({ "B", nil, 100 }, { value, err, info.age_ms })
@@ -339,7 +385,8 @@ describe("guard", function()
     local a, b = pair({ stages = { to_b } }, {}, { serve = function(...)
       return table.concat({ "replica", ... }, " ") end })
     local value, err, info = a:call(bad, "x", "y")
-    assert.same({ "replica x y", nil, { source = "guard", guard = "b" } }, { value, err, info })
+    assert.same({ "replica x y", nil,
+      { source = "guard", guard = "b", cause = "failure", error = "down" } }, { value, err, info })
     assert.same({ 0, 1 }, { totals(a).success, totals(b).success })
   end)
 
