@@ -26,6 +26,8 @@ local admin = {}
 local answer_json, problem, list = answers.json, answers.problem, json.list
 
 local MAX_FOR_MS = 31 * 24 * 3600 * 1000
+local TOO_LONG = "for: %s is more than the policy's open.max_cooldown_ms, %.14g; to hold it open for "
+  .. "longer set mode=forced_open"
 
 ---@class neap.admin.request
 ---@field method string
@@ -112,7 +114,7 @@ function Admin:find(policy, key)
     local names = sorted_names(guards)
     local near = suggest.nearest(policy, names)
     return nil, problem(404, "No such policy", near and ("did you mean %s?"):format(near)
-      or "there are " .. table.concat(names, ", "))
+      or (names[2] and "there are " or "there is ") .. table.concat(names, ", "))
   end
   if not key then return guard end
   for _, known in ipairs(keys_of(guard)) do
@@ -189,6 +191,10 @@ end
 function Admin:post_trip(request, guard, key, given)
   local action, message = arguments.action(given, { "by", "for", "reason" }, MAX_FOR_MS)
   if not action then return problem(400, "Not understood", message) end
+  local most_ms = guard.policy.rules:numbers().max_cooldown_ms
+  if action.for_ms and action.for_ms > most_ms then
+    return problem(400, "Not possible", TOO_LONG:format(tostring(given["for"]), most_ms))
+  end
   return self:act(request, guard, key, "trip", action, function()
     return guard:trip(key, action.for_ms, action.by)
   end)

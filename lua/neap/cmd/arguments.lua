@@ -41,10 +41,12 @@ end
 
 local UNITS = { ms = 1, s = 1000, m = 60000, h = 3600000, d = 86400000 }
 
---- "90s", "10m", "2h", "1500" and 1500 (ms) -> milliseconds.
+--- "90s", "10m", "2h" -> milliseconds.  No unit goes without saying: 10 is minutes to one, ms to
+--- another.
 local function read_duration(value, max_ms)
   local number, unit = tostring(value):match("^(%d+%.?%d*)(%a*)$")
-  local ms = number and (unit == "" and 1 or UNITS[unit]) and tonumber(number) * (UNITS[unit] or 1)
+  if unit == "" then return nil, ("for: %s has no unit; e.g. 90s, 10m, 2h"):format(value) end
+  local ms = UNITS[unit] and tonumber(number) * UNITS[unit]
   if ms and ms >= 1 and ms <= max_ms then return math.floor(ms) end
   return nil, ("for = %q: must be a time such as 90s, 10m or 2h, up to %.14g ms")
     :format(tostring(value), max_ms)
