@@ -4,20 +4,14 @@
  *   log       the slot goes --> an answer that needs no thought is counted here, all else by Lua
  *
  * A request keeps its address over internal redirects, which empty ngx.ctx; and a slot here costs a
- * tenth of one there.  The slots are the process's, an open table, hashed by request:
- *
- *   | request, started, permit, gate | ... |    empty: no request; deletion moves the next ones up
- *
- * A request that ends without the log phase's directive leaves its slot.  The next request at its
- * address began at another time: that tells them apart, unless both were done within SOON_MS.
+ * tenth of one there (nginx_slots.h).
  *
  * Of nginx only what its modules and resty.core use is used, too; their headers are not needed.
  * Where that is missing (no nginx, another LuaJIT) there are no requests. */
 #include "nginx.h"
 
-#include <stdlib.h>
-
 #include "line.h"
+#include "nginx_slots.h"
 #include "panel.h"
 
 #if LUA_VERSION_NUM == 501 && defined(__linux__)
@@ -77,8 +71,6 @@ static NEAP__SELDOM unsigned earlier_upstreams(void *request) {
   return n;
 }
 
-/* ---- The table ------------------------------------------------------------------------------- */
-
 /* One key's way in. */
 typedef struct gate {
   const line *line;
@@ -89,85 +81,11 @@ typedef struct gate {
 } gate;
 enum { GATE_LINE = 1, GATE_REFS = GATE_LINE };
 
-typedef struct slot {
-  const void *request; /* NULL: empty */
-  double started;
-  uint64_t permit; /* neap__wide(), or HELD and a reference to one that holds something; and kind */
-  gate *gate;
-} slot;
+#define SOON_MS 20
+#define TURNS   64
 
-#define HELD       (UINT64_C(1) << 63)
-#define KIND_SHIFT 61 /* 0, 1, 2: of the first, second, third upstream that the request asks; */
-#define KIND_TRY   3u /* or of one try, in the balancer phase */
-#define PERMIT     ((UINT64_C(1) << KIND_SHIFT) - 1)
-
-#define FIRST_SLOTS 1024
-#define SOON_MS     20
-#define TURNS       64
-
-static struct {
-  slot *slots;
-  size_t mask, count;
-  uint64_t lost; /* slots that were dropped */
-  bool has_clock;
-} all;
-
-static inline size_t slot_home(const void *request) {
-  return (size_t)(((uintptr_t)request >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & all.mask;
-}
-
-static inline slot *slot_after(const slot *s) {
-  return &all.slots[((size_t)(s - all.slots) + 1) & all.mask];
-}
-
-/* The first slot of that request, or the empty one after all of them. */
-static inline slot *slot_find(const void *request) {
-  slot *s = &all.slots[slot_home(request)];
-  while (s->request && s->request != request) s = slot_after(s);
-  return s;
-}
-
-/* Several have the same home, or a neighbour's: those behind it move up. */
-static NEAP__SELDOM void slot_close(slot *s) {
-  size_t hole = (size_t)(s - all.slots), i = hole;
-  for (;;) {
-    i = (i + 1) & all.mask;
-    const slot *next = &all.slots[i];
-    if (!next->request) break;
-    if (((i - slot_home(next->request)) & all.mask) < ((i - hole) & all.mask)) continue;
-    all.slots[hole] = *next;
-    hole = i;
-  }
-  all.slots[hole].request = NULL;
-}
-
-/* Answers whether the request may have another one. */
-static inline bool slot_remove(slot *s) {
-  all.count--;
-  if (!slot_after(s)->request) {
-    s->request = NULL;
-    return false;
-  }
-  slot_close(s);
-  return true;
-}
-
-/* Twice as many; false if there is no memory, and nothing has changed. */
-static NEAP__SELDOM bool slots_grow(void) {
-  size_t old_size = all.slots ? all.mask + 1 : 0, size = old_size ? 2 * old_size : FIRST_SLOTS;
-  slot *old = all.slots, *slots = (slot *)calloc(size, sizeof *slots);
-  if (!slots) return false;
-  all.slots = slots;
-  all.mask = size - 1;
-  for (size_t i = 0; i < old_size; i++) {
-    if (!old[i].request) continue;
-    slot *s = &slots[slot_home(old[i].request)];
-    while (s->request) s = slot_after(s);
-    *s = old[i];
-  }
-  free(old);
-  return true;
-}
+static uint64_t lost;        /* slots whose end nobody has seen */
+static bool has_nginx_clock; /* nginx's own time may be taken */
 
 /* Whether nginx's own time, which it reads once in a turn of its loop, is that of neap's clock. */
 static bool has_clock(void) {
@@ -177,7 +95,7 @@ static bool has_clock(void) {
 }
 
 static inline uint64_t nginx_now(const line *n) {
-  return all.has_clock ? ngx_current_msec : n->clock.now_ms(n->clock.context);
+  return has_nginx_clock ? ngx_current_msec : n->clock.now_ms(n->clock.context);
 }
 
 /* Pushes the permit of a slot that is no more. */
@@ -205,7 +123,7 @@ static void push_hook(lua_State *L, int hook) {
 static NEAP__SELDOM void drop(lua_State *L, slot *s) {
   slot dropped = *s;
   slot_remove(s);
-  all.lost++;
+  lost++;
   if (!(dropped.permit & HELD)) return;
   push_hook(L, UP_DROP);
   push_permit(L, &dropped);
@@ -245,7 +163,7 @@ static void slot_hold(lua_State *L, slot *s, neap_permit permit, uint64_t now_ms
   s = slot_find(held.request);
   while (s->request) s = slot_after(s);
   *s = held;
-  all.count++;
+  neap__slots.count++;
 }
 
 /* A probe, or something moved. */
@@ -265,7 +183,7 @@ static inline int admit(lua_State *L, bool is_asked, unsigned kind) {
   void *request = lua_getexdata(L);
   if (!request)
     return luaL_error(L, "there is no request here: not in init_by_lua, nor in a timer");
-  if (2 * all.count >= all.mask && !slots_grow()) return luaL_error(L, "not enough memory");
+  if (!slots_have_room()) return luaL_error(L, "not enough memory");
   slot *s = slot_find(request);
   for (; s->request; s = slot_after(s)) {
     if (s->request != request || s->gate != g) continue;
@@ -287,7 +205,7 @@ static inline int admit(lua_State *L, bool is_asked, unsigned kind) {
   s->started = ngx_http_lua_ffi_req_start_time(request);
   s->permit = neap__wide(permit, now_ms, n->number) | (uint64_t)kind << KIND_SHIFT;
   s->gate = g;
-  all.count++;
+  neap__slots.count++;
   if (verdict == NEAP_ALLOW_PROBE || moved.cause != NEAP_BY_NOTHING)
     return admitted(L, s, permit, now_ms, verdict, &moved);
   return 0;
@@ -329,14 +247,14 @@ static void push_owner(lua_State *L, gate *g) {
 /* Lua finds out what it came to. */
 static NEAP__SELDOM void settle(lua_State *L, const slot *s, void *request) {
   bool is_lost = s->started != ngx_http_lua_ffi_req_start_time(request);
-  if (is_lost) all.lost++;
+  if (is_lost) lost++;
   lua_pushvalue(L, lua_upvalueindex(LOG_SETTLE));
   push_owner(L, s->gate);
   push_permit(L, s);
   if (is_lost)
     lua_pushnil(L);
   else
-    lua_pushinteger(L, (lua_Integer)(s->permit >> KIND_SHIFT & KIND_TRY));
+    lua_pushinteger(L, (lua_Integer)slot_kind(s));
   lua_call(L, 3, 0);
 }
 
@@ -395,7 +313,7 @@ static int l_log(lua_State *L) {
 static int l_take(lua_State *L) {
   void *request = lua_getexdata(L);
   for (slot *s = slot_find(request); s->request; s = slot_after(s)) {
-    if (s->request != request || (s->permit >> KIND_SHIFT & KIND_TRY) != KIND_TRY) continue;
+    if (s->request != request || slot_kind(s) != KIND_TRY) continue;
     if (s->started != ngx_http_lua_ffi_req_start_time(request)) continue;
     slot taken = *s;
     slot_remove(s);
@@ -424,8 +342,8 @@ static int l_requests(lua_State *L) {
   for (int i = HOOK_SETTLE; i <= HOOK_KEYED; i++) luaL_checktype(L, i, LUA_TFUNCTION);
   lua_settop(L, HOOK_KEYED);
   if (!is_in_nginx()) return 0;
-  if (!all.slots && !slots_grow()) return luaL_error(L, "not enough memory");
-  all.has_clock = has_clock();
+  if (!neap__slots.list && !neap__slots_grow()) return luaL_error(L, "not enough memory");
+  has_nginx_clock = has_clock();
   lua_newtable(L);
   compat_new(L, 1, REQUESTS_REFS);
   luaL_getmetatable(L, REQUESTS);
@@ -447,8 +365,7 @@ static int l_requests(lua_State *L) {
 /* Nothing of the gate may be left when it goes: so when its Lua state goes. */
 static int l_gate_gc(lua_State *L) {
   const gate *g = (const gate *)luaL_checkudata(L, 1, GATE);
-  for (size_t i = 0; i <= all.mask; i++)
-    while (all.slots[i].request && all.slots[i].gate == g) slot_remove(&all.slots[i]);
+  neap__slots_forget(g);
   return 0;
 }
 
@@ -538,8 +455,8 @@ static int l_borrow(lua_State *L) {
 /* requests:count() -> open, lost: permits that are out, and those that were dropped so far */
 static int l_count(lua_State *L) {
   luaL_checkudata(L, 1, REQUESTS);
-  compat_pushwide(L, all.count);
-  compat_pushwide(L, all.lost);
+  compat_pushwide(L, neap__slots.count);
+  compat_pushwide(L, lost);
   return 2;
 }
 
