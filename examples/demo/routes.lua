@@ -9,7 +9,8 @@ return {
     { name = "flags", prefix = "/flags", policy = "flag_provider",
       upstream = "http://127.0.0.1:8016" },
 
-    -- Everything else that is asked of the host www.example.com; the path stays as it is.
+    -- All that is asked of the host www.example.com, /flags too: a route that names a host goes
+    -- before those that don't. The path stays as it is.
     { name = "web", host = "www.example.com", policy = "http_upstream",
       upstream = "http://127.0.0.1:8016" },
   },
