@@ -26,8 +26,8 @@ local admin = {}
 local answer_json, problem, list = answers.json, answers.problem, json.list
 
 local MAX_FOR_MS = 31 * 24 * 3600 * 1000
-local TOO_LONG = "for: %s is more than the policy's open.max_cooldown_ms, %.14g; to hold it open for "
-  .. "longer set mode=forced_open"
+local TOO_LONG = "for: %s is more than the policy's open.max_cooldown_ms, %.14g; to hold it open "
+  .. "for longer set mode=forced_open"
 
 ---@class neap.admin.request
 ---@field method string

@@ -24,19 +24,31 @@ local MAX_FILE = 1024 * 1024
 
 -- Reading ----------------------------------------------------------------------------------------
 
---- All policy files that the paths stand for.
+--- All policy files that the paths stand for, and whether a directory is among the paths.
 local function files_of(paths, report)
-  local files = {}
+  local files, path_of, has_directory = {}, {}, false
+  local function add(file)
+    local name = policy_files.name_of(file)
+    if path_of[name] == file then return end
+    files[#files + 1] = file
+    if path_of[name] then
+      report.errors[#report.errors + 1] = problem.new {
+        file = file, message = policy_files.taken(name, path_of[name]),
+      }
+    end
+    path_of[name] = path_of[name] or file
+  end
   for _, path in ipairs(paths) do
-    local here = policy_files.at(path)
+    local here, is_directory = policy_files.at(path)
     if #here == 0 then
       report.errors[#report.errors + 1] = problem.new {
         file = path, message = "has no policy file (*.lua)",
       }
     end
-    for _, file in ipairs(here) do files[#files + 1] = file end
+    has_directory = has_directory or is_directory
+    for _, file in ipairs(here) do add(file) end
   end
-  return files
+  return files, has_directory
 end
 
 local function read_params(path, files, report)
@@ -65,6 +77,20 @@ local function check_file(path, params, report)
   for _, one in ipairs(err.all or { err }) do report.errors[#report.errors + 1] = one end
 end
 
+--- Policies that a fallback.guard names and that are not among the files: wrong in a directory,
+--- which is what is served; a file may be one of more.
+local function check_guards(files, is_all, report)
+  local names = policy_files.names_of(files)
+  for _, loaded in ipairs(report.policies) do
+    local fault = policy_files.missing_guard(loaded, names)
+    if fault and is_all then
+      report.errors[#report.errors + 1] = fault
+    elseif fault then
+      loaded.warnings[#loaded.warnings + 1] = tostring(fault) .. " among these files"
+    end
+  end
+end
+
 --- Loads every policy that the paths stand for.
 ---@param paths string[]  files, and directories of them
 ---@param options? { params?: string }  a file that returns { POLICY = { … } }, of these policies
@@ -72,9 +98,10 @@ end
 function check.run(paths, options)
   options = options or {}
   local report = { policies = {}, errors = {} }
-  local files = files_of(paths, report)
+  local files, has_directory = files_of(paths, report)
   local params = read_params(options.params, files, report)
   for _, file in ipairs(files) do check_file(file, params, report) end
+  check_guards(files, has_directory, report)
   report.ok = #report.errors == 0
   return report
 end

@@ -9,6 +9,7 @@ local classify = require "neap.classify"
 local fallback = require "neap.fallback"
 local guard = require "neap.guard"
 local line = require "neap.line"
+local policy_files = require "neap.policy_files"
 local reload = require "neap.reload"
 local watch = require "neap.watch"
 
@@ -128,7 +129,7 @@ end
 local function adopt(of_policy, path)
   local name = of_policy.name
   if paths[name] and paths[name] ~= path then
-    return nil, ("%s: there is a policy %s already, in %s"):format(path, name, paths[name])
+    return nil, path .. ": " .. policy_files.taken(name, paths[name])
   end
   if engine.guards[name] then
     engine.guards[name]:adopt(of_policy)

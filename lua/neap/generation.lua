@@ -189,6 +189,18 @@ local function warnings_of(parts)
   return warnings
 end
 
+--- The other guards that its stages ask.
+local function guards_of(parts)
+  local named = {}
+  for i, stage in ipairs(parts.stages) do
+    if stage.kind == "guard" then
+      local key = ("fallback[%d]"):format(i)
+      named[#named + 1] = { name = stage.guard, key = key, line = parts.line_of(key) }
+    end
+  end
+  return named
+end
+
 local function sources_of(parts)
   local sources = { parts.path }
   for _, source in ipairs(parts.sandbox.sources) do sources[#sources + 1] = source.path end
@@ -203,7 +215,7 @@ function generation.new(parts)
     name = values.name, path = parts.path, hash = parts.hash, sources = sources_of(parts),
     rules = parts.rules, config = config_of(parts), given = given_in(values),
     timeout_ms = values.timeout_ms, mode = values.mode or "auto", params = parts.params,
-    warnings = warnings_of(parts), stages = parts.stages,
+    warnings = warnings_of(parts), stages = parts.stages, guards = guards_of(parts),
     fallback_on = set_of(values.fallback_on or schema.by_key.fallback_on.default),
     classify = parts.classify, has_classify = parts.has_classify,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),

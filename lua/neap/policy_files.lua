@@ -1,6 +1,8 @@
 --- Which files are policies, and what their policies are called.
 
 local core = require "neap.core"
+local problem = require "neap.problem"
+local suggest = require "neap.suggest"
 
 local policy_files = {}
 
@@ -15,6 +17,33 @@ function policy_files.names_of(paths)
   local names = {}
   for i, path in ipairs(paths) do names[i] = policy_files.name_of(path) end
   return names
+end
+
+--- What is wrong with two files of one name.
+---@param name string
+---@param other string the path of the first
+---@return string
+function policy_files.taken(name, other)
+  return ("there is a policy %s already, in %s"):format(name, other)
+end
+
+--- The first fallback.guard of a policy that names none of these; nil if all do.
+---@param policy neap.Policy
+---@param names string[]
+---@return neap.Problem|nil fault
+---@return string|nil name that is not there
+function policy_files.missing_guard(policy, names)
+  local is_there = {}
+  for _, name in ipairs(names) do is_there[name] = true end
+  for _, named in ipairs(policy.guards or {}) do
+    if not is_there[named.name] then
+      local message = ("fallback.guard: there is no policy %s%s"):format(
+        problem.shown(named.name), suggest.hint(named.name, names))
+      return problem.new {
+        file = policy.path, line = named.line, key = named.key, message = message,
+      }, named.name
+    end
+  end
 end
 
 --- Is a directory's file of this name a policy, or something that an editor left there?

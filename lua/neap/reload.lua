@@ -46,6 +46,7 @@ local ORPHAN_MS = 10000 -- and its policy is an orphan after this long
 ---@field params? string a Lua file that returns { policy name = params }
 ---@field load? fun(path: string, params: table|nil, read: function): table|nil, any by neap.policy
 ---@field adopt fun(policy: table, path: string): boolean|nil, string|nil
+---@field has_others? boolean there are guards of no file here, which fallbacks may name
 ---@field now fun(): integer
 ---@field files? neap.reload.files
 ---@field on_event? fun(event: neap.reload.event)
@@ -90,6 +91,29 @@ local function load(self, item, texts)
   return policy, err
 end
 
+local function names_of(self)
+  local names = {}
+  for i, item in ipairs(self.items) do names[i] = item.name end
+  return names
+end
+
+--- What is wrong with the guards that its fallbacks name; nil if they will be there.
+local function missing_guard(self, item, policy)
+  if self.has_others then return nil end
+  local fault
+  fault, item.lacks = policy_files.missing_guard(policy, names_of(self))
+  return fault
+end
+
+--- Whether the policy that the file was refused for lack of is there by now.
+local function has_come(self, item)
+  if not item.lacks then return false end
+  for _, name in ipairs(names_of(self)) do
+    if name == item.lacks then return true end
+  end
+  return false
+end
+
 local function adopt(self, item, policy)
   local ok, err = self.adopt(policy, item.path)
   if not ok then return nil, err end
@@ -100,7 +124,9 @@ end
 
 local function attempt(self, item, texts)
   local policy, err = load(self, item, texts)
-  if not policy then return fail(self, item, err) end
+  item.lacks = nil
+  err = err or missing_guard(self, item, policy)
+  if err then return fail(self, item, err) end
   if item.policy and policy.hash == item.policy.hash then return restored(self, item) end
   local is_first = not item.policy
   local ok, message = adopt(self, item, policy)
@@ -135,7 +161,9 @@ local function look_at(self, item, now_ms, is_forced)
   local at_ms = watched.due_ms(item, texts, now_ms)
   -- Nothing new in the files, but maybe in what is set for them; or somebody wants it tried again.
   local is_set_anew = self.params and item.params ~= self.params.value[item.name]
-  if not at_ms and (is_set_anew or (is_forced and item.error)) then at_ms = now_ms end
+  if not at_ms and (is_set_anew or (is_forced and item.error) or has_come(self, item)) then
+    at_ms = now_ms
+  end
   if not at_ms then
     if item.is_gone then restored(self, item) end
     return nil
@@ -158,9 +186,7 @@ local function evaluate_params(self, texts)
   local value
   value, err = params_file.parse(text, path)
   if not value then return nil, err end
-  local names = {}
-  for i, item in ipairs(self.items) do names[i] = item.name end
-  err = params_file.stranger(value, names, text, path)
+  err = params_file.stranger(value, names_of(self), text, path)
   if err then return nil, tostring(err) end
   return value
 end
@@ -330,6 +356,7 @@ local function start(self)
     local texts = watched.contents(self.files, item)
     local text, err = watched.text(texts[item.path], item.path)
     if text then loaded[i], err = load(self, item, texts) end
+    if loaded[i] then err = missing_guard(self, item, loaded[i]) end
     if err then errors[#errors + 1] = tostring(err) end
   end
   if #errors > 0 then return errors end
@@ -352,6 +379,7 @@ function reload.open(options)
   local self = setmetatable({
     load = options.load or load_policy,
     adopt = options.adopt,
+    has_others = options.has_others,
     now = options.now,
     files = options.files or require "neap.core",
     directories = {}, -- as given
@@ -388,6 +416,7 @@ function reload.guards(guards, options)
   return reload.open {
     paths = paths,
     now = options.now,
+    has_others = true, -- a program's further guards
     load = function(path, _, read) return load_policy(path, by_path[path].policy.params, read) end,
     adopt = function(policy, path)
       local guard = by_path[path]

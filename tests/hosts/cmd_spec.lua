@@ -428,6 +428,36 @@ describe("neap check", function()
     assert.equal(2, (run { "check", "--jsn", "policies" }))
   end)
 
+  it("has two files of one name refused, as serve does", function()
+    os.execute("mkdir -p " .. files .. "/two")
+    local one = policy("flags")
+    local other = write("two/flags.lua", (POLICY:gsub("NAME", "flags")))
+    local status, _, err = run { "check", one, other }
+    assert.equal(1, status)
+    assert.equal(("error: %s: there is a policy flags already, in %s\n"):format(other, one), err)
+    assert.equal(0, (run { "check", one, one }))
+  end)
+
+  it("misses a fallback's policy in a directory, and warns of it for a file", function()
+    os.execute("mkdir -p " .. files .. "/set")
+    local path = write("set/asks.lua", [[return {
+  name = "asks", trip = { failures = 5 },
+  fallback = {
+    fallback.guard("replca"),
+  },
+}]])
+    write("set/replica.lua", (POLICY:gsub("NAME", "replica")))
+    local fault = path .. ":4: fallback[1]: fallback.guard: there is no policy \"replca\""
+    local status, out = run { "check", path }
+    assert.equal(0, status)
+    assert.is_truthy(out:find("warning: " .. fault .. " among these files\n", 1, true), out)
+    local failed, _, err = run { "check", files .. "/set" }
+    assert.equal(1, failed)
+    assert.equal("error: " .. fault .. ": did you mean replica?\n", err)
+    write("set/replca.lua", (POLICY:gsub("NAME", "replca")))
+    assert.equal(0, (run { "check", files .. "/set" }))
+  end)
+
   it("says the same as JSON", function()
     local status, out = run { "check", "--json", policy("flags"),
       write("bad.lua", 'return { name = "bad" }') }

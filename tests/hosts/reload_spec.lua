@@ -46,6 +46,8 @@ local function load_policy(path, params, read)
     name = path:match("([^/]*)%.lua$"),
     hash = hash,
     text = text,
+    path = path,
+    guards = { text:find("guard:") and { name = text:match("guard:(%w+)"), key = "fallback[1]" } },
   }
 end
 
@@ -128,6 +130,15 @@ describe("reload", function()
         "p/lib/m.lua: No such file or directory",
       }, errors)
       assert.same({}, serving)
+    end)
+
+    it("starts only if the guards that fallbacks name are there", function()
+      local made, errors = start({ ["p/x.lua"] = "return guard:why", ["p/y.lua"] = GOOD },
+        { paths = { "p" } })
+      assert.is_nil(made)
+      assert.same({ 'p/x.lua: fallback[1]: fallback.guard: there is no policy "why"' }, errors)
+      assert.is_truthy(start({ ["p/x.lua"] = "return guard:y", ["p/y.lua"] = GOOD },
+        { paths = { "p" } }))
     end)
 
     it("takes a file that is named twice, or beside its directory, once", function()
@@ -262,6 +273,19 @@ describe("reload", function()
       save({ { 0, "p/x.lua", BETTER } }, 3000)
       assert.equal("reload_failed reloaded", kinds())
       assert.is_nil(reloader:rows()[1].error)
+    end)
+
+    it("keeps the last good policy if a fallback names a guard that is not there, until it is",
+      function()
+      start({ ["p/x.lua"] = GOOD }, { paths = { "p" } })
+      save({ { 0, "p/x.lua", "return guard:y" } }, 3000)
+      assert.same({ "reload_failed", GOOD }, { kinds(), serving.x.text })
+      assert.is_truthy(events[1].text:find('there is no policy "y"', 1, true))
+      save({ { 0, "p/y.lua", GOOD } }, 5000)
+      assert.equal("return guard:y", serving.x.text)
+      assert.is_nil(reloader:rows()[1].error)
+      run(10000)
+      assert.equal(2, loads - 1) -- two attempts of x, one of y
     end)
 
     it("is quiet again, without a reload, when the error is taken back", function()
