@@ -20,9 +20,11 @@ if [ -z "${NEAP_BIN:-}" ]; then
   rm -f "$log"
 fi
 
-# Ctrl-C reaches every process of the terminal's job, but only this one acts on it: the sidecar
-# drains, and the upstream outlives it, so that what is under way gets its whole answer.  Each
-# further Ctrl-C is passed on, too: the sidecar doesn't wait any longer then.
+# Ctrl-C and a shell's kill %1 reach every process of the job.  Only this one is in it: the two have
+# sessions of their own, or each signal would come twice.  The sidecar drains, and the upstream
+# outlives it, so that what is under way gets its whole answer.  Each further signal is passed on,
+# too: the sidecar doesn't wait any longer then.
+apart=$(command -v setsid || :) # not everywhere; without, Ctrl-C is still right
 upstream="" sidecar="" is_asked=""
 ask() {
   is_asked=yes
@@ -38,9 +40,9 @@ finish() {
 trap ask HUP INT QUIT TERM
 trap finish EXIT
 
-lua5.4 examples/demo/upstream.lua --until-term --listen "127.0.0.1:$upstream_port" &
+$apart lua5.4 examples/demo/upstream.lua --until-term --listen "127.0.0.1:$upstream_port" &
 upstream=$!
-"$NEAP_BIN" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
+$apart "$NEAP_BIN" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
   --policy "$policy" ${PARAMS:+--params "$PARAMS"} --admin "127.0.0.1:$admin_port" &
 sidecar=$!
 [ -z "$is_asked" ] || ask # before there was a sidecar to ask

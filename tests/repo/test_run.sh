@@ -53,8 +53,8 @@ start() {
 # Ctrl-C goes to the whole process group that is in front.
 ctrl_c() { kill -INT "-$pid"; }
 is_alive() { ps -o stat= -p "$1" | grep -q '^[^Z]'; }
-is_empty() { # nothing of the session is left, but what has ended and was not waited for
-  for left_over in $(ps -o pid= -s "$1"); do
+is_empty() { # nothing is left, but what has ended and was not waited for
+  for left_over in $(ps -o pid= -s "$1") $(pgrep -f "127.0.0.1:$UPSTREAM_PORT"); do
     is_alive "$left_over" && return 1
   done
   return 0
@@ -100,6 +100,13 @@ ctrl_c
 has_whole_answer Ctrl-C
 ended Ctrl-C 130
 
+# As a shell's `kill %1` does: every process of the job gets it.
+start
+ask_slowly 1500
+kill -TERM "-$pid"
+has_whole_answer "SIGTERM to the group"
+ended "SIGTERM to the group" 143
+
 start
 ask_slowly 1500
 kill -TERM "$pid"
@@ -118,7 +125,7 @@ wait "$asker" || : # cut off, or told so
 
 # The upstream ends by itself: so does everything.
 start
-upstream=$(ps -o pid=,args= -s "$pid" | sed -n 's/^ *\([0-9]*\) [^ ]*lua5.4 .*/\1/p')
+upstream=$(pgrep -f "lua5.4 .*127.0.0.1:$UPSTREAM_PORT")
 kill "$upstream"
 ended "the upstream's end" 2
 logged "make run: the upstream has ended" || die "says who has ended"
