@@ -237,8 +237,9 @@ function Guard:mode(key, mode, action)
     mode = mode, by = action.by, reason = action.reason, at_ms = now_ms,
     until_ms = action.for_ms and now_ms + action.for_ms or nil,
   }
-  core.protect(self.log, "info", ("%s/%s: mode %s%s%s"):format(self.name, of_key.key,
+  core.protect(self.log, "info", ("%s/%s: mode %s%s%s%s"):format(self.name, of_key.key,
     mode or "of the policy",
+    action.for_ms and (" for %.14g ms"):format(action.for_ms) or "",
     action.by and " by " .. action.by or "", action.reason and ": " .. action.reason or ""))
   return true
 end

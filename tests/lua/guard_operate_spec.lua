@@ -77,7 +77,7 @@ describe("modes", function()
       g:snapshot().mode_left_ms })
     assert.same({ mode = "forced_open", by = "alice", reason = "migration", at_ms = 10000,
       until_ms = 15000 }, g:operator())
-    assert.equal("info p/default: mode forced_open by alice: migration", lines[1])
+    assert.equal("info p/default: mode forced_open for 5000 ms by alice: migration", lines[1])
     now:advance(1000)
     local refused = select(2, g:call(ok))
     assert.same({ "forced_open", 4000 }, { refused.kind, refused.retry_after_ms })
