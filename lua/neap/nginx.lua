@@ -33,6 +33,7 @@ local reload = require "neap.reload"
 local suggest = require "neap.suggest"
 local upstream = require "neap.nginx_upstream"
 
+local process = require "ngx.process"
 local ngx = ngx
 
 local nginx = {}
@@ -62,11 +63,12 @@ local DEFAULT, TRY = "default", 3 -- TRY: as KIND_TRY in lua/src/nginx.c
 
 local requests, take -- of lua/src/nginx.c
 local guards, reloader, options, panel
+local is_unstarted -- no start in this worker, and nobody was told
 
-local LEVELS = { info = ngx.INFO, warning = ngx.WARN, error = ngx.ERR }
+local LEVELS = { info = ngx.NOTICE, warning = ngx.WARN, error = ngx.ERR }
 
 local function log(level, text)
-  ngx.log(LEVELS[level] or ngx.ERR, "neap: ", text)
+  ngx.log(LEVELS[level] or ngx.ERR, "neap: ", (text:gsub("%c", " "))) -- it may be of a client
 end
 
 -- ---- Answering a request ----------------------------------------------------------------------
@@ -237,12 +239,30 @@ local function waits(policy)
   return false
 end
 
+local tell_unstarted
+
 --- What the policy's generation changes in the guard's methods and gates.
 local function equip(made)
   made.gates = made.gates or {}
-  made.access = waits(made.policy) and waiting_access or gate_of(made, DEFAULT).access
+  local access = waits(made.policy) and waiting_access or gate_of(made, DEFAULT).access
+  made.access = is_unstarted and function(...)
+    tell_unstarted()
+    return access(...)
+  end or access
   made.ask, made.answer, made.keep = ask, answer, keep
   for _, gate in pairs(made.gates) do gate.gate:judge(is_plain(made.policy)) end
+end
+
+local function stop_asking_for_start()
+  is_unstarted = false
+  for _, made in pairs(guards) do equip(made) end
+end
+
+function tell_unstarted()
+  if not is_unstarted then return end
+  stop_asking_for_start()
+  log("warning", "neap.start() was not called in init_worker_by_lua of http { }: policies are not "
+    .. "read again when they change")
 end
 
 -- ---- Events -----------------------------------------------------------------------------------
@@ -252,12 +272,16 @@ local function number(n)
 end
 
 local function tell(event)
-  local text = ("%s/%s: %s -> %s: %s, measured %s, limit %s"):format(event.policy, event.key,
-    event.from, event.to, event.cause, number(event.measured), number(event.limit))
+  local text = ("%s/%s: %s -> %s: %s"):format(event.policy, event.key, event.from, event.to,
+    event.cause)
+  if event.limit > 0 then -- a cooldown that is over has measured nothing
+    text = ("%s, measured %s, limit %s"):format(text, number(event.measured), number(event.limit))
+  end
+  if event.by then text = text .. ", by " .. event.by end
   if event.to == "open" then
     text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
   end
-  ngx.log(event.to == "open" and ngx.WARN or ngx.NOTICE, "neap: ", text)
+  log(event.to == "open" and "warning" or "info", text)
 end
 
 local RELOAD_LEVELS = { reloaded = ngx.NOTICE, back = ngx.NOTICE }
@@ -332,15 +356,14 @@ function nginx.open(given)
   check(given)
   options = given
   local log_requests
-  requests, log_requests, take = core.requests(settle, moved, function(of_line, permit)
-    give_back(of_line, permit, "abandoned")
-  end, refuse, keyed)
+  requests, log_requests, take = core.requests(settle, moved, refuse, keyed)
   if not requests then error("this is not nginx with OpenResty's LuaJIT", 2) end
   nginx.log = log_requests
   if given.panel then
     panel = requests:borrow(given.panel) or open_panel(given.panel, given.rows or PANEL_ROWS)
   end
   guards = setmetatable({}, { __index = no_guard })
+  is_unstarted = process.type() ~= "worker" -- there, with lua_code_cache off, a request opens
   local errors
   reloader, errors = reload.open {
     paths = type(given.policies) == "table" and given.policies or { given.policies },
@@ -352,7 +375,7 @@ end
 
 -- ---- In each worker ---------------------------------------------------------------------------
 
-local is_started, is_panel_wrong
+local is_started, is_panel_wrong, is_loss_told
 
 local function check_panel()
   if not panel then return end
@@ -361,9 +384,20 @@ local function check_panel()
   is_panel_wrong = not ok
 end
 
+--- A breaker whose requests are not reported never opens: somebody has to be told.
+local function check_reports()
+  local _, lost = requests:count()
+  if lost == 0 or is_loss_told then return end
+  is_loss_told = true
+  log("warning", ("requests that were let in are not reported (%.0f so far): is neap.log() in "
+    .. "log_by_lua of http { }, and of each location that has a log_by_lua of its own? does "
+    .. "error_page lead to a location with the same guard?"):format(lost))
+end
+
 local function tick(is_premature)
   if is_premature then return end
   check_panel()
+  check_reports()
   for _, made in pairs(guards) do made:stats() end -- the other workers see them
   local ok, wait_ms = pcall(reloader.look, reloader)
   if not ok then
@@ -379,6 +413,7 @@ function nginx.start()
   if not reloader then error("neap.open comes first, in init_by_lua", 2) end
   if is_started then return end
   is_started = true
+  stop_asking_for_start()
   tick()
 end
 
@@ -396,20 +431,36 @@ local function find_keys()
   end
 end
 
+local function more_metrics()
+  local open, lost = requests:count()
+  return {
+    { name = "neap_nginx_requests", type = "gauge", help = "Requests let in and not yet logged, of "
+      .. "the worker that answers.", { value = open } },
+    { name = "neap_nginx_lost_total", type = "counter", help = "Requests let in that no "
+      .. "log_by_lua saw the end of, of the worker that answers.", { value = lost } },
+  }
+end
+
 --- The metrics page of all workers.  For content_by_lua.
 function nginx.metrics()
   find_keys()
   local list = {}
   for _, made in pairs(guards) do list[#list + 1] = made end
   table.sort(list, function(a, b) return a.name < b.name end)
-  local open, lost = requests:count()
   ngx.header["Content-Type"] = metrics.content_type
-  ngx.print(metrics.text(list, { policies = reloader:rows(), more = {
-    { name = "neap_nginx_requests", type = "gauge", help = "Requests let in and not yet logged, of "
-      .. "the worker that answers.", { value = open } },
-    { name = "neap_nginx_lost_total", type = "counter", help = "Requests let in that no "
-      .. "log_by_lua saw the end of, of the worker that answers.", { value = lost } },
-  } }))
+  ngx.print(metrics.text(list, { policies = reloader:rows(), more = more_metrics() }))
+end
+
+--- The admin pages: breakers, their modes, trip and reset.  For content_by_lua of a location that
+--- not everybody may ask.  Needs the Lua module cjson.
+---@param prefix? string the location's, such as "/neap"
+function nginx.admin(prefix)
+  find_keys()
+  require "neap.nginx_admin"(prefix or "", {
+    guards = function() return guards end,
+    policies = function() return reloader:rows() end,
+    more_metrics = more_metrics,
+  })
 end
 
 return nginx
