@@ -45,11 +45,16 @@ test:
 	@scripts/deps.sh test
 	@scripts/test.sh
 
-# Says what the compiler says, and no more: make's own lines and Ninja's are left out.
+# Says what the compiler says, and no more: make's own lines and Ninja's are left out, but on a
+# terminal how far they are.
 build:
 	@cmake --preset $(PRESET) >/dev/null
-	@log=$$(mktemp) && trap 'rm -f "$$log"' EXIT && status=0; \
-	env -u MAKELEVEL -u MAKEFLAGS cmake --build --preset $(PRESET) --parallel $(JOBS) >"$$log" || status=1; \
+	@log=$$(mktemp) && trap 'rm -f "$$log" "$$log.failed"' EXIT && status=0; \
+	{ env -u MAKELEVEL -u MAKEFLAGS cmake --build --preset $(PRESET) --parallel $(JOBS) || : >"$$log.failed"; } | \
+	tee "$$log" | if [ -t 1 ]; then \
+	  while read -r line; do case $$line in "["*"]"*) printf '\r%s]' "$${line%%]*}";; esac; done; printf '\r           \r'; \
+	else cat >/dev/null; fi; \
+	[ ! -e "$$log.failed" ] || status=1; \
 	grep -v '^\[\|^-- \|^Consolidate compiler\|^Scanning dep\|^Re-checking\|^ninja: no work' "$$log"; \
 	[ $$status -eq 0 ] && echo "built: build/$(PRESET)"
 

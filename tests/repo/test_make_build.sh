@@ -35,3 +35,10 @@ for TALKS in make ninja; do
   if grep -q '^built\|^\[' "$tmp/out"; then die "$TALKS: says no more"; fi
   echo "ok: $TALKS"
 done
+
+# On a terminal it shows how far it is, in one line that is gone in the end.
+TALKS=ninja STATUS=0
+PATH="$tmp/bin:$PATH" script -qec "make build PRESET=dev" /dev/null </dev/null >"$tmp/out" 2>&1 || die "terminal: succeeds"
+tr '\r' '\n' <"$tmp/out" | sed 's/ *$//' | grep . >"$tmp/lines"
+printf '%s\n' '[ 50%]' '[100%]' 'x.c:1:2: warning: odd' 'built: build/dev' | cmp -s - "$tmp/lines" || die "terminal: progress"
+echo "ok: on a terminal"
