@@ -31,6 +31,7 @@ local host = require "neap.hosts.haproxy"
 local line = require "neap.line"
 local metrics = require "neap.metrics"
 local native = require "neap.core"
+local proxied = require "neap.proxied"
 local refusal = require "neap.refusal"
 local reload = require "neap.reload"
 local suggest = require "neap.suggest"
@@ -305,16 +306,6 @@ local function serve_fallback(applet)
   }, target_of(applet)))
 end
 
---- Keys that other threads and processes have seen.
-local function find_keys()
-  if not panel then return end
-  for _, breaker in ipairs(panel:rows()) do
-    local name, key = (breaker:name() or ""):match("^([^/]*)/(.*)$")
-    local of_guard = name and guards[name]
-    if of_guard then of_guard:line_of(key) end
-  end
-end
-
 local admin -- nil: without cjson there are no such pages
 
 --- Modules that need others are loaded while they can be seen.
@@ -340,13 +331,9 @@ end
 
 --- use-service lua.neap_metrics: of all threads and processes, whatever the path.
 local function serve_metrics(applet)
-  find_keys()
-  local list = {}
-  for _, made in pairs(guards) do list[#list + 1] = made end
-  table.sort(list, function(a, b) return a.name < b.name end)
   serve_page(applet, {
     status = 200, type = metrics.content_type,
-    body = metrics.parts(list, { policies = reloader:rows() }),
+    body = metrics.parts(proxied.list(guards, panel), { policies = reloader:rows() }),
   })
 end
 
@@ -357,7 +344,7 @@ local function serve_admin(applet)
   end
   local headers = {}
   for name, values in pairs(applet.headers) do headers[name] = values[0] end
-  find_keys()
+  proxied.list(guards, panel)
   serve_page(applet, admin:handle {
     target = target_of(applet), method = applet.method, headers = headers,
     body = applet:receive(), peer = applet.f:src(),
@@ -440,18 +427,7 @@ local KNOWN = {
 }
 
 local function check(given)
-  if type(given) ~= "table" then error("options must be a table, got " .. type(given), 3) end
-  for name, value in pairs(given) do
-    local expected = KNOWN[name]
-    if not expected then
-      local names = {}
-      for known in pairs(KNOWN) do names[#names + 1] = known end
-      error(("there is no option %s%s"):format(tostring(name), suggest.hint(name, names)), 3)
-    elseif expected ~= "any" and type(value) ~= expected then
-      error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 3)
-    end
-  end
-  if given.rows and not given.panel then error("option rows is of a panel: which?", 3) end
+  proxied.check_options(given, KNOWN)
   if not given.panel and core.thread > 0 then
     error("with lua-load-per-thread each thread would judge by itself: say panel = "
       .. "\"/dev/shm/neap\", or use lua-load", 3)
@@ -480,6 +456,11 @@ local function collect()
   if is_due then collectgarbage() end
 end
 
+--- What guards count beside their breakers, for the pages that other threads answer with.
+local function share()
+  for _, made in pairs(guards) do made:stats() end
+end
+
 --- The task that each Lua state has: it looks after the files, the panel and lost probes.
 local function look_after()
   local has_files = find_root()
@@ -498,6 +479,7 @@ local function look_after()
       next_ms = now_ms + (ok and wait_ms or RETRY_MS)
     end
     collect()
+    if panel then share() end
     core.msleep(math.max(1, math.min(next_ms - now_ms, COLLECT_MS)))
   end
 end

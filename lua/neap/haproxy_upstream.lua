@@ -7,24 +7,18 @@
 --   ... no server chosen  it waited in the backend's queue too long "bulkhead"
 --   anything else         a rule of HAProxy's: no call
 
+local proxied = require "neap.proxied"
+
 local upstream = {}
+local PLAIN = proxied.PLAIN
 
 local RETRY = { [429] = true, [503] = true }
-
---- Shipped classifiers that may call 200 to 399 a success whatever else there is.
-local PLAIN = {
-  ["classify.default"] = true, ["classify.http"] = true, ["classify.ofrep"] = true,
-}
 
 --- Whether a policy takes all of 200 to 399 for successes.
 ---@param policy neap.Policy
 ---@return boolean
 function upstream.is_plain(policy)
-  if not PLAIN[policy.config.classify] then return false end
-  for status = 200, 399 do
-    if policy.classify { status = status, ended_by = "answer" } ~= "success" then return false end
-  end
-  return true
+  return PLAIN[policy.config.classify] ~= nil and proxied.is_plain(policy.classify)
 end
 
 --- Headers as policies see them: HAProxy counts values from 0.

@@ -200,6 +200,8 @@ header 'Neap-Source: fail'
 gets 599 /native/
 header 'X-Why: open'
 header 'Retry-After: [5-7][0-9]' # the cooldown, with its jitter
+for _ in 1 2 3 4 5 6; do gets 203 /chain/; done
+within 3 has_metric 'neap_fallback_total{policy="chain",source="default",result="answered"} 9' # of all threads
 echo "ok: fallbacks"
 
 # ---- What is written wrong ----
