@@ -28,43 +28,8 @@ local paths = {} -- of guards' files, by name
 
 -- ---- Events -----------------------------------------------------------------------------------
 
-local function number(n)
-  return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
-end
-
---- What each cause measured, with every number by its name.
-local CAUSES_SAID = {
-  failures = "MEASURED failures in CALLS calls, limit LIMIT",
-  failure_rate = "a failure rate of MEASURED in CALLS calls, limit LIMIT",
-  slow_rate = "a slow call rate of MEASURED in CALLS calls, limit LIMIT",
-  consecutive_failures = "MEASURED failures in a row, limit LIMIT",
-  ["function"] = "the policy's function says so",
-  cooldown = "the cooldown is over, a probe goes",
-  probes = "PROBES WENT, limit LIMIT",
-  probe_lost = "PROBES never reported",
-  reset = "reset by hand",
-  trip = "tripped by hand",
-}
-
---- One line that says what happened, and the numbers that made it so.
-local function text_of(event)
-  local names = {
-    MEASURED = number(event.measured), LIMIT = number(event.limit), CALLS = number(event.calls),
-    PROBES = number(event.measured) .. (event.measured == 1 and " probe" or " probes"),
-    WENT = event.to == "open" and "failed" or "succeeded",
-  }
-  local why = (CAUSES_SAID[event.cause] or event.cause):gsub("%u%u+", names)
-  local text = ("%s/%s: %s -> %s: %s"):format(
-    event.policy, event.key, event.from, event.to, why)
-  if event.by then text = text .. ", by " .. event.by end
-  if event.to == "open" then
-    text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
-  end
-  return event.flapping and text .. ", flapping" or text
-end
-
 local function on_transition(event)
-  event.kind, event.text = "transition", text_of(event)
+  event.kind, event.text = "transition", tostring(event)
   native.notify(event)
 end
 

@@ -30,6 +30,59 @@ local event = {}
 -- left is told with the next one.
 local MOST_AT_ONCE = 100
 
+-- ---- As text ----------------------------------------------------------------------------------
+
+local function number(n)
+  return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
+end
+
+local function counted(n, noun)
+  return ("%s %s%s"):format(number(n), noun, n == 1 and "" or "s")
+end
+
+--- What each cause measured, with every number by its name.
+local CAUSES_SAID = {
+  failures = "FAILURES in CALLS, limit LIMIT",
+  failure_rate = "a failure rate of MEASURED in CALLS, limit LIMIT",
+  slow_rate = "a slow call rate of MEASURED in CALLS, limit LIMIT",
+  consecutive_failures = "FAILURES in a row, limit LIMIT",
+  ["function"] = "the policy's function says so",
+  cooldown = "the cooldown is over, a probe goes",
+  probes = "PROBES WENT, limit LIMIT",
+  probe_lost = "PROBES never reported",
+  reset = "reset by hand",
+  trip = "tripped by hand",
+}
+
+local Event = { __name = "neap.event" }
+
+--- One line that says what happened, and the numbers that made it so.
+function Event:__tostring()
+  local names = {
+    MEASURED = number(self.measured), LIMIT = number(self.limit),
+    CALLS = counted(self.calls, "call"), FAILURES = counted(self.measured, "failure"),
+    PROBES = counted(self.measured, "probe"),
+    WENT = self.to == "open" and "failed" or "succeeded",
+  }
+  local why = (CAUSES_SAID[self.cause] or self.cause):gsub("%u%u+", names)
+  local text = ("%s/%s: %s -> %s: %s"):format(self.policy, self.key, self.from, self.to, why)
+  if self.by then text = text .. ", by " .. self.by end
+  if self.to == "open" then
+    text = ("%s; open for %s ms, level %s"):format(text, number(self.open_ms), number(self.level))
+  end
+  return self.flapping and text .. ", flapping" or text
+end
+
+--- The fields of an event become one, which as text is a sentence.
+---@param fields table
+---@return neap.Event
+function event.new(fields)
+  setmetatable(fields, Event)
+  return fields
+end
+
+-- ---- Telling ----------------------------------------------------------------------------------
+
 ---@class neap.EventQueue
 ---@field private handlers function[] replaced, not changed, so that a delivery under way is safe
 ---@field private is_on table<function, boolean>

@@ -63,8 +63,12 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field report neap.Report
 ---@field deadline fun(self): integer|nil by when the call that began last should have ended: to be
 ---  asked first thing in it
-local Guard = {}
+local Guard = { __name = "neap.guard" }
 Guard.__index = Guard
+
+function Guard:__tostring()
+  return ("neap.guard (%s, %s)"):format(self.name, self.policy.hash)
+end
 
 -- ---- Log --------------------------------------------------------------------------------------
 

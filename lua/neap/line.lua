@@ -10,6 +10,7 @@
 -- asked, then events are told, then fallbacks run.  No code of anybody's runs in between.
 
 local core = require "neap.core"
+local event = require "neap.event"
 local fallback = require "neap.fallback"
 local refusal = require "neap.refusal"
 local check_fields = require("neap.reported").check
@@ -30,6 +31,7 @@ local function enqueue(self, moved, by)
   local guard = self.guard
   moved.policy, moved.key, moved.hash, moved.by = guard.name, self.key, guard.policy.hash, by
   moved.at_ms = self.native:now()
+  event.new(moved)
   self.last_moved = moved
   guard.events:push(moved)
 end
@@ -290,13 +292,17 @@ local function check_call(given)
   if type(given) == "table" or OUTCOMES[given] or given == "abandoned" then return end
   local shown = type(given) == "string" and ("%q"):format(given) or type(given)
   error("what the call came to must be a table, or \"success\", \"failure\", \"timeout\", "
-    .. "\"neutral\" or \"abandoned\", got " .. shown, 3)
+    .. "\"neutral\" or \"abandoned\", got " .. shown, 4)
 end
+
+local IS_PERMIT = { number = true, userdata = true }
+local NO_PERMIT = "bad argument #1 to 'report' (permit must be what acquire gave, got %s)"
 
 function hooks.report(self, permit, given)
   check_call(given)
+  if not IS_PERMIT[type(permit)] then error(NO_PERMIT:format(type(permit)), 3) end
   local duration_ms, generation, owner, kind = self.native:about(permit)
-  if owner and owner.guard ~= self.guard then error("the permit is another guard's", 2) end
+  if owner and owner.guard ~= self.guard then error("the permit is another guard's", 3) end
   if type(given) == "table" then check_fields(given) end
   local of_permit = owner or self
   if kind == "used" then return "neutral", "used" end

@@ -79,6 +79,9 @@ local function text_fault(text)
   if text:find("^\239\187\191") then
     return "begins with a byte order mark: save it as UTF-8 without one"
   end
+  if text:find("^#[^!]") then
+    return "begins with #: a policy is Lua, where comments begin with --"
+  end
   if text:find("^#") then return "begins with #: a policy is no script, leave that line out" end
   if text:find("^\27") then return "is compiled Lua: only source is loaded" end
 end

@@ -106,7 +106,7 @@ describe("neap", function()
     it(("asks whether %s was meant for %s"):format(near, word), function()
       local status, _, err = run { word }
       assert.equal(2, status)
-      assert.equal(("neap: there is no command %q; did you mean %s?; see neap --help\n")
+      assert.equal(("neap: there is no command %q; did you mean %s? See neap --help\n")
         :format(word, near), err)
     end)
   end
@@ -146,7 +146,8 @@ describe("neap serve, told wrong,", function()
       assert.equal(2, status)
       assert.equal("", out)
       assert.is_truthy(err:find(case[2], 1, true), err)
-      assert.is_truthy(err:find("^neap serve: [^\n]+; see neap serve %-%-help\n$"), err)
+      local ends = case[2]:find("%?$") and "? See" or "; see"
+      assert.is_truthy(err:find("^neap serve: [^\n]+" .. ends .. " neap serve %-%-help\n$"), err)
     end)
   end
 
@@ -173,6 +174,28 @@ describe("neap serve, told wrong,", function()
     assert.is_truthy(err:find("--policy is missing, e.g. --policy policies/http_upstream.lua", 1,
       true))
   end)
+
+  for _, case in ipairs {
+    -- listen         upstream                 a loop
+    { "127.0.0.1:80", "http://127.0.0.1:80",   true },
+    { "127.0.0.1:80", "http://localhost",      true },
+    { ":80",          "http://127.0.0.2:80",   true },
+    { "[::1]:80",     "http://[::1]:80",       true },
+    { "[::]:80",      "http://localhost:80",   true },
+    { "127.0.0.1:80", "http://127.0.0.1:81",   false },
+    { "127.0.0.1:80", "http://10.0.0.1:80",    false },
+    { ":80",          "http://10.0.0.1:80",    false },
+  } do
+    it(("%s %s for the upstream of %s"):format(case[3] and "refuses" or "takes", case[2], case[1]),
+      function()
+      local plan, _, err = run { "serve", "--listen", case[1], "--upstream", case[2],
+        "--policy", "p/flags.lua" }
+      if not case[3] then return assert.equal(case[2], plan.routes[1].upstream) end
+      assert.equal(1, plan)
+      assert.equal(("neap serve: upstream %s and listen %s are one address: a request would come "
+        .. "back for ever\n"):format(case[2], case[1]), err)
+    end)
+  end
 
   it("does not open its admin pages to others without a token", function()
     for _, where in ipairs { ":9464", "0.0.0.0:9464", "[::]:9464", "192.168.1.2:9464" } do

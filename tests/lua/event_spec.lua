@@ -11,6 +11,9 @@ describe("events", function()
         cause = "consecutive_failures", measured = 3,
       limit = 3, calls = 3, epoch = 1, level = 1, open_ms = 1000, flapping = false, at_ms = 10000,
     }, seen[1])
+    assert.equal("p/default: closed -> open: 3 failures in a row, limit 3; open for 1000 ms, "
+      .. "level 1", tostring(seen[1]))
+    assert.equal("neap.guard (p, h1)", tostring(g))
     now:advance(1000)
     g:call(fixture.bad)
     assert.same({ "half_open", "cooldown", 11000 }, { seen[2].to, seen[2].cause, seen[2].at_ms })
@@ -21,6 +24,17 @@ describe("events", function()
     g:trip(nil, 700, "bob")
     assert.same({ "open", "trip", "bob", 700 }, { seen[5].to, seen[5].cause, seen[5].by,
       seen[5].open_ms })
+  end)
+
+  it("count one in the singular", function()
+    local seen
+    local g = fixture.guard({ numbers = { consecutive_failures = 1 } },
+      { on_event = function(e) seen = e end })
+    g:call(fixture.bad)
+    assert.matches("1 failure in a row, limit 1;", tostring(seen), 1, true)
+    local one = event.new { policy = "p", key = "k", from = "closed", to = "half_open",
+      cause = "failures", measured = 1, limit = 1, calls = 1 }
+    assert.equal("p/k: closed -> half_open: 1 failure in 1 call, limit 1", tostring(one))
   end)
 
   it("come from every way a breaker can move", function()

@@ -80,6 +80,19 @@ describe("acquire", function()
     assert.error_matches(function() eu.call(g, fixture.ok) end, "with a colon")
   end)
 
+  it("says where report is not given a permit, or no outcome", function()
+    local g = fixture.guard()
+    local function place(f)
+      local _, message = pcall(f)
+      return message:match("guard_steps_spec%.lua:%d+: (.*)$") or "no place: " .. message
+    end
+    local expected = "bad argument #1 to 'report' (permit must be what acquire gave, got nil)"
+    assert.equal(expected, place(function() g:report(nil, {}) return 1 end))
+    assert.equal(expected, place(function() g:report(nil, "success") return 1 end))
+    assert.matches("^what the call came to",
+      place(function() g:report(g:acquire(), true) return 1 end))
+  end)
+
   it("does not take a permit of another guard", function()
     local g, other = fixture.guard(), fixture.guard()
     local permit = other:acquire("k")

@@ -92,6 +92,8 @@ describe("a text that is no policy", function()
       "x.lua: begins with a byte order mark: save it as UTF-8 without one" },
     { "a script",      "#!/usr/bin/lua\n" .. GOOD,
       "x.lua: begins with #: a policy is no script, leave that line out" },
+    { "another file",  "# Title\n",
+      "x.lua: begins with #: a policy is Lua, where comments begin with --" },
     { "a script of bytecode", "#!/usr/bin/lua\n" .. bytecode,
       "x.lua: begins with #: a policy is no script, leave that line out" },
     { "a syntax error", "local a = 1\nreturn { name = }", "x.lua:2: unexpected symbol near '}'" },

@@ -22,7 +22,8 @@ local OK, FAILED, USAGE = 0, 1, 2
 ---@field env? fun(name: string): string?
 
 local function usage(host, command, message)
-  host.err(("neap%s: %s; see neap%s --help\n"):format(command, message, command))
+  local see = message:find("%?$") and " See" or "; see"
+  host.err(("neap%s: %s%s neap%s --help\n"):format(command, message, see, command))
   return USAGE
 end
 

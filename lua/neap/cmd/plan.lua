@@ -122,6 +122,23 @@ local function listening_fault(plan)
   end
 end
 
+--- Is a request to that route's upstream one to ourselves?  Another machine may have the same port.
+local function is_loop(listen, route)
+  local host, port = route.upstream_host, tonumber(route.upstream_port)
+  if port ~= listen.port then return false end
+  if host == "localhost" then host = "127.0.0.1" end
+  local is_any = listen.host == "0.0.0.0" or listen.host == "::"
+  return host == listen.host or is_any and address.is_loopback(host)
+end
+
+local LOOP = "upstream %s and listen %s are one address: a request would come back for ever"
+
+local function loop_fault(plan)
+  for _, route in ipairs(plan.routes) do
+    if is_loop(plan.listen, route) then return LOOP:format(route.upstream, plan.listen.text) end
+  end
+end
+
 --- A plan from options as neap.cmd.options read them; or nil, the errors, and whether the command
 --- line itself is wrong.
 ---@return neap.cmd.plan? plan
@@ -140,7 +157,7 @@ function plans.make(given)
     drain_ms = first(given["drain-ms"], values.drain_ms, 10000),
     max_breakers = first(given["max-breakers"], values.max_breakers, 1024),
   }
-  local fault = listening_fault(plan)
+  local fault = listening_fault(plan) or loop_fault(plan)
   if fault then return nil, { fault }, false end
   return plan
 end
