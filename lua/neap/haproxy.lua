@@ -353,17 +353,8 @@ end
 
 -- ---- Events -----------------------------------------------------------------------------------
 
-local function number(n)
-  return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
-end
-
 local function tell(event)
-  local text = ("%s/%s: %s -> %s: %s, measured %s, limit %s"):format(event.policy, event.key,
-    event.from, event.to, event.cause, number(event.measured), number(event.limit))
-  if event.to == "open" then
-    text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
-  end
-  log(event.to == "open" and "warning" or "info", text)
+  log(event.to == "open" and "warning" or "info", tostring(event))
 end
 
 local RELOAD_LEVELS = { reloaded = "info", back = "info" }

@@ -87,7 +87,7 @@ ${4:-}"
   state plain 0
   metric 'neap_probes_total{policy="plain",key="default"} 1'
   metric 'neap_probes_in_flight{policy="plain",key="default"} 0'
-  says "plain/default: closed -> open: consecutive_failures, measured 3, limit 3; open for 1000 ms" 1
+  says "plain/default: closed -> open: 3 failures in a row, limit 3; open for 1000 ms" 1
   says "plain/default: open -> half_open" 1
   says "plain/default: half_open -> closed" 1
   echo "ok: $1"
