@@ -6,11 +6,14 @@
 -- A status with no header is nginx's own:
 --
 --   504, no header    the server was too slow                      ended_by = "timeout"
---   502, no header    no connection, or what came was no answer    "transport"
+--   5xx, no header    no connection, or what came was no answer    "transport"
 --   499, or none      the client left                              "caller"; or "timeout", if that
 --                                                    took longer than the policy's timeout_ms
+--   none, not 499     the client's body was late, short or too long "caller"
 --
 -- How long a call took is the time to the answer's header: what comes later waits for the client.
+
+local proxied = require "neap.proxied"
 
 local ngx = ngx
 local tonumber, floor = tonumber, math.floor
@@ -20,18 +23,7 @@ local upstream = {}
 local RETRY = { [429] = true, [503] = true }
 local CLIENT_LEFT = 499
 
---- Shipped classifiers that may call 200 to 399 a success whatever else there is.
-upstream.PLAIN = {
-  ["classify.default"] = true, ["classify.http"] = true, ["classify.ofrep"] = true,
-}
-
---- Whether a classifier takes all of 200 to 399 for successes.
-function upstream.is_plain(classify)
-  for status = 200, 399 do
-    if classify { status = status, ended_by = "answer" } ~= "success" then return false end
-  end
-  return true
-end
+upstream.PLAIN, upstream.is_plain = proxied.PLAIN, proxied.is_plain
 
 --- The n-th group of a variable, or the last that is not empty, as a list.  While a server is being
 --- chosen there is an empty one at the end.
@@ -81,9 +73,9 @@ local function ended_by(try, took_ms, timeout_ms)
   local is_late = timeout_ms and took_ms > timeout_ms
   if try.header_ms and try.status ~= CLIENT_LEFT then return is_late and "timeout" or "answer" end
   if try.status == 504 then return "timeout" end
-  if try.status and try.status ~= CLIENT_LEFT then return "transport" end
-  if try.status or ngx.status == CLIENT_LEFT then return is_late and "timeout" or "caller" end
-  return "transport"
+  if try.status and try.status >= 500 then return "transport" end
+  local has_left = try.status or ngx.status == CLIENT_LEFT
+  return has_left and is_late and "timeout" or "caller"
 end
 
 --- The call that tries[last] ended; it took as long as tries[first] to tries[last] together.

@@ -109,25 +109,44 @@ static void push_permit(lua_State *L, const slot *s) {
   luaL_unref(L, LUA_REGISTRYINDEX, ref);
 }
 
+/* Pushes what the hook settle is told of a slot that is no more, after its owner: was it this
+ * request's, or one's whose end nobody has seen? */
+static void push_ending(lua_State *L, const slot *s, void *request) {
+  push_permit(L, s);
+  if (s->started == ngx_http_lua_ffi_req_start_time(request)) {
+    lua_pushinteger(L, (lua_Integer)slot_kind(s));
+    return;
+  }
+  lost++;
+  lua_pushnil(L);
+}
+
 /* ---- Access ---------------------------------------------------------------------------------- */
 
-enum { UP_GATE = 1, UP_LINE, UP_OWNER, UP_DROP, UP_MOVED, UP_REFUSE, UP_KEYED, UP_LAST = UP_KEYED };
+enum {
+  UP_GATE = 1,
+  UP_LINE,
+  UP_OWNER,
+  UP_SETTLE,
+  UP_MOVED,
+  UP_REFUSE,
+  UP_KEYED,
+  UP_LAST = UP_KEYED
+};
 
 static void push_hook(lua_State *L, int hook) {
   lua_pushvalue(L, lua_upvalueindex(hook));
   lua_pushvalue(L, lua_upvalueindex(UP_OWNER));
 }
 
-/* The request has been here before: it was redirected to a location with the same guard, or it is
+/* The request has been here before: it was redirected to a location with the same guard.  Or it is
  * another one's slot. */
-static NEAP__SELDOM void drop(lua_State *L, slot *s) {
-  slot dropped = *s;
+static NEAP__SELDOM void settle_earlier(lua_State *L, slot *s, void *request) {
+  slot earlier = *s;
   slot_remove(s);
-  lost++;
-  if (!(dropped.permit & HELD)) return;
-  push_hook(L, UP_DROP);
-  push_permit(L, &dropped);
-  lua_call(L, 2, 0);
+  push_hook(L, UP_SETTLE);
+  push_ending(L, &earlier, request);
+  lua_call(L, 3, 0);
 }
 
 /* Ends the request's access phase with that status, as ngx.exit does. */
@@ -187,7 +206,7 @@ static inline int admit(lua_State *L, bool is_asked, unsigned kind) {
   slot *s = slot_find(request);
   for (; s->request; s = slot_after(s)) {
     if (s->request != request || s->gate != g) continue;
-    drop(L, s);
+    settle_earlier(L, s, request);
     s = slot_find(request);
     if (!s->request) break;
   }
@@ -246,15 +265,9 @@ static void push_owner(lua_State *L, gate *g) {
 
 /* Lua finds out what it came to. */
 static NEAP__SELDOM void settle(lua_State *L, const slot *s, void *request) {
-  bool is_lost = s->started != ngx_http_lua_ffi_req_start_time(request);
-  if (is_lost) lost++;
   lua_pushvalue(L, lua_upvalueindex(LOG_SETTLE));
   push_owner(L, s->gate);
-  push_permit(L, s);
-  if (is_lost)
-    lua_pushnil(L);
-  else
-    lua_pushinteger(L, (lua_Integer)slot_kind(s));
+  push_ending(L, s, request);
   lua_call(L, 3, 0);
 }
 
@@ -265,19 +278,25 @@ static NEAP__SELDOM void tell_moved(lua_State *L, gate *g, const neap_transition
   lua_call(L, 2, 0);
 }
 
-/* A cache or another handler may answer in the upstream's place: then each answer is looked at. */
+/* A cache or another handler may answer in the upstream's place, or a filter give its answer another
+ * status: then each answer is looked at. */
 static NEAP__SELDOM bool is_all_upstream(gate *g, void *request) {
   g->turns = TURNS;
-  if (variable(request, "upstream_cache_status") || !variable(request, "upstream_status"))
-    g->is_plain = false;
+  const ngx_value *status = variable(request, "upstream_status"); /* of each try */
+  bool is_good = status && status->length >= 3 && (status->bytes[status->length - 3] & ~1) == '2';
+  if (!is_good || variable(request, "upstream_cache_status")) g->is_plain = false;
   return g->is_plain;
 }
+
+/* What error_page makes of a failure is a redirect: inside of nginx, or one of 301 to 308. */
+static inline bool is_good(unsigned status) { return status - 200 < 100 || status == 304; }
 
 static inline bool is_plain(const slot *s, void *request, uint64_t age_ms) {
   gate *g = s->gate;
   if (s->permit >> KIND_SHIFT || !g->is_plain || age_ms > g->soon_ms) return false;
-  if ((unsigned)ngx_http_lua_ffi_get_resp_status(request) - 200 >= 200) return false;
+  if (!is_good((unsigned)ngx_http_lua_ffi_get_resp_status(request))) return false;
   if (ngx_http_lua_ffi_req_is_internal(request)) return false;
+  if (s->started != ngx_http_lua_ffi_req_start_time(request)) return false;
   return g->turns-- > 1 || is_all_upstream(g, request);
 }
 
@@ -330,14 +349,13 @@ static int l_take(lua_State *L) {
 enum {
   HOOK_SETTLE = 1, /* (owner, permit, kind): kind as in a slot; nil: nobody knows what it came to */
   HOOK_MOVED,      /* (owner, moved) */
-  HOOK_DROP,       /* (owner, permit): one that holds something, of which nobody will hear */
   HOOK_REFUSE,     /* (owner, reason, retry_after_ms, moved) -> the status of what is answered */
   HOOK_KEYED,      /* (owner, key) -> nil, or that status */
   OWNERS,          /* by gate */
   REQUESTS_REFS = OWNERS
 };
 
-/* requests(settle, moved, drop, refuse, keyed) -> requests, log, take | nothing: not nginx */
+/* requests(settle, moved, refuse, keyed) -> requests, log, take | nothing: not nginx */
 static int l_requests(lua_State *L) {
   for (int i = HOOK_SETTLE; i <= HOOK_KEYED; i++) luaL_checktype(L, i, LUA_TFUNCTION);
   lua_settop(L, HOOK_KEYED);
@@ -393,7 +411,7 @@ static int l_gate(lua_State *L) {
     lua_pushvalue(L, 4);
     lua_pushvalue(L, 2);
     lua_pushvalue(L, 3);
-    compat_getref(L, 1, HOOK_DROP);
+    compat_getref(L, 1, HOOK_SETTLE);
     compat_getref(L, 1, HOOK_MOVED);
     compat_getref(L, 1, HOOK_REFUSE);
     compat_getref(L, 1, HOOK_KEYED);
