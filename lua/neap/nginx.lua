@@ -267,21 +267,8 @@ end
 
 -- ---- Events -----------------------------------------------------------------------------------
 
-local function number(n)
-  return n % 1 == 0 and ("%.0f"):format(n) or ("%.3g"):format(n)
-end
-
 local function tell(event)
-  local text = ("%s/%s: %s -> %s: %s"):format(event.policy, event.key, event.from, event.to,
-    event.cause)
-  if event.limit > 0 then -- a cooldown that is over has measured nothing
-    text = ("%s, measured %s, limit %s"):format(text, number(event.measured), number(event.limit))
-  end
-  if event.by then text = text .. ", by " .. event.by end
-  if event.to == "open" then
-    text = ("%s; open for %s ms, level %s"):format(text, number(event.open_ms), number(event.level))
-  end
-  log(event.to == "open" and "warning" or "info", text)
+  log(event.to == "open" and "warning" or "info", tostring(event))
 end
 
 local RELOAD_LEVELS = { reloaded = ngx.NOTICE, back = ngx.NOTICE }
@@ -389,9 +376,8 @@ local function check_reports()
   local _, lost = requests:count()
   if lost == 0 or is_loss_told then return end
   is_loss_told = true
-  log("warning", ("requests that were let in are not reported (%.0f so far): is neap.log() in "
-    .. "log_by_lua of http { }, and of each location that has a log_by_lua of its own? does "
-    .. "error_page lead to a location with the same guard?"):format(lost))
+  log("warning", ("requests that were let in are not reported (%.0f so far): is neap.log() in the "
+    .. "log_by_lua of http { }, and in each that a location has of its own?"):format(lost))
 end
 
 local function tick(is_premature)
