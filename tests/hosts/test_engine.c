@@ -361,7 +361,7 @@ static void is_operated_by_hand(void **state) {
   assert_string_equal(refusal.reason, "forced_open");
   assert_string_equal(refusal.state, "closed");  /* which lives on underneath */
   assert_int_equal(refusal.retry_after_ms, 500); /* what is left of the mode */
-  assert_non_null(strstr(f->log, "flags/default: mode forced_open by ann: drill"));
+  assert_non_null(strstr(f->log, "flags/default: mode forced_open for 500 ms by ann: drill"));
   f->now_ms += 500;
   assert_int_equal(call_once(g, NULL, (neap_result){.status = 200}), NEAP_SUCCESS);
 
