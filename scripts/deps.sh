@@ -51,6 +51,7 @@ test   command:openssl          openssl               certificates for the TLS t
 test   command:nginx            nginx-light           an upstream that speaks HTTP/2
 test   command:haproxy          haproxy               neap in HAProxy
 test   nginx:ngx_http_lua_module  libnginx-mod-http-lua  Lua in nginx, with LuaJIT
+test   command:pgrep            procps                processes that tests start
 test   command:git              git                   list of files to check
 bench  command:valgrind         valgrind              instruction counts
 bench  command:wrk              wrk                   load
