@@ -1,6 +1,7 @@
 # `make build` is quiet: one line, and before it what the compiler says, whichever way the build tool
 # passes that on; and it fails when the build does.
 set -eu
+unset MAKEFLAGS MAKELEVEL MFLAGS # of `make test`: a make below another says where it is
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
