@@ -4,7 +4,7 @@
  *
  * One open table for the process, hashed by the request's address; a request may have several.  It
  * is never more than half full: it doubles, and stays as large as the most requests that were let
- * in at a time have made it, at 32 to 64 bytes for each.  An address is malloc's, not the client's.
+ * in at a time have made it, at 64 to 128 bytes for each.  An address is malloc's, not the client's.
  *
  * A request that ends without neap.log() leaves its slot.  The next request at its address began at
  * another time, which tells them apart: unless both began in the same millisecond. */
