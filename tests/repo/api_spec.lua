@@ -72,7 +72,8 @@ local function annotated(sort)
   if own then
     local name = own:gsub("%p", "%%%0")
     for method, parameters in text:gmatch("\nfunction " .. name .. "([%w_]+)%((.-)%)") do
-      found[("%s%s(%s)"):format(prefix, method, parameters)] = true
+      local is_metamethod = method:match("^__")
+      found[("%s%s(%s)"):format(prefix, method, parameters)] = not is_metamethod or nil
     end
     for method in text:gmatch("\n" .. name .. "([%w_]+) = core%.") do
       found[prefix .. method .. "()"] = true
