@@ -221,13 +221,14 @@ static int l_set_mode(lua_State *L) {
   uint64_t now_ms = neap__check_ms(L, 2, "now_ms");
   neap_mode mode = neap__check_mode(L, 3);
   uint64_t for_ms = neap__opt_duration(L, 4, 0);
-  if (neap_breaker_set_mode(b, now_ms, mode, for_ms) == NEAP_OK) {
+  bool is_over = !lua_isnoneornil(L, 4) && for_ms == 0; /* to the core 0 would be for good */
+  if (!is_over && neap_breaker_set_mode(b, now_ms, mode, for_ms) == NEAP_OK) {
     lua_pushboolean(L, 1);
     return 1;
   }
   lua_pushnil(L);
   compat_pushwide(L, for_ms);
-  lua_pushfstring(L, "for_ms %s: must be at most 31 days", lua_tostring(L, -1));
+  lua_pushfstring(L, "for_ms %s: must be over 0 and at most 31 days", lua_tostring(L, -1));
   lua_remove(L, -2);
   return 2;
 }

@@ -312,7 +312,7 @@ function Breaker:trip(rules, now_ms, open_ms) end
 --- Sets the operator's mode; nil gives it back to the rules.
 ---@param now_ms number
 ---@param mode neap.Mode|nil
----@param for_ms? number without: until it is set again; at most 31 days
+---@param for_ms? number without: until it is set again; over 0, at most 31 days
 ---@return true|nil, string|nil message
 function Breaker:set_mode(now_ms, mode, for_ms) end
 

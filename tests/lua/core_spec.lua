@@ -214,6 +214,12 @@ describe("a breaker", function()
     local ok, message = b:set_mode(0, "shadow", 40 * 86400000)
     assert.is_nil(ok)
     assert.matches("at most 31 days", message)
+    for _, over in ipairs { 0, -5 } do -- for no time is not for good
+      ok, message = b:set_mode(0, "shadow", over)
+      assert.is_nil(ok)
+      assert.matches("for_ms 0: must be over 0", message)
+    end
+    assert.equal("allow", b:peek(r, 100))
     b:set_mode(0, "shadow")
     open(b, r, 0)
     local bypass = b:acquire(r, 0)
