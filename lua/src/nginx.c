@@ -34,7 +34,8 @@ typedef struct ngx_value {
 #define NGX_DONE           (-4)
 #define NGX_PROCESS_WORKER 3
 
-#define WEAK __attribute__((weak))
+#define WEAK    __attribute__((weak))
+#define AT_ONCE __attribute__((always_inline)) /* a call is a tenth of what it does */
 WEAK void *lua_getexdata(lua_State *L);
 WEAK int ngx_http_lua_ffi_exit(void *r, int status, unsigned char *message, size_t *length);
 WEAK int ngx_http_lua_ffi_get_resp_status(void *r);
@@ -196,13 +197,8 @@ static NEAP__SELDOM int admitted(lua_State *L, slot *s, neap_permit permit, uint
   return 0;
 }
 
-static inline int admit(lua_State *L, bool is_asked, unsigned kind) {
-  gate *g = (gate *)lua_touserdata(L, lua_upvalueindex(UP_GATE));
-  const line *n = g->line;
-  void *request = lua_getexdata(L);
-  if (!request)
-    return luaL_error(L, "there is no request here: not in init_by_lua, nor in a timer");
-  if (!slots_have_room()) return luaL_error(L, "not enough memory");
+/* An empty slot for that request, which has none of that gate any more. */
+static NEAP__SELDOM slot *slot_for(lua_State *L, void *request, const gate *g) {
   slot *s = slot_find(request);
   for (; s->request; s = slot_after(s)) {
     if (s->request != request || s->gate != g) continue;
@@ -210,6 +206,18 @@ static inline int admit(lua_State *L, bool is_asked, unsigned kind) {
     s = slot_find(request);
     if (!s->request) break;
   }
+  return s;
+}
+
+static inline AT_ONCE int admit(lua_State *L, bool is_asked, unsigned kind) {
+  gate *g = (gate *)lua_touserdata(L, lua_upvalueindex(UP_GATE));
+  const line *n = g->line;
+  void *request = lua_getexdata(L);
+  if (!request)
+    return luaL_error(L, "there is no request here: not in init_by_lua, nor in a timer");
+  if (!slots_have_room()) return luaL_error(L, "not enough memory");
+  slot *s = &neap__slots.list[slot_home(request)];
+  if (s->request) s = slot_for(L, request, g);
   uint64_t now_ms = nginx_now(n);
   neap_permit permit;
   neap_transition moved;
@@ -291,41 +299,53 @@ static NEAP__SELDOM bool is_all_upstream(gate *g, void *request) {
 /* What error_page makes of a failure is a redirect: inside of nginx, or one of 301 to 308. */
 static inline bool is_good(unsigned status) { return status - 200 < 100 || status == 304; }
 
-static inline bool is_plain(const slot *s, void *request, uint64_t age_ms) {
+/* What nginx knows of a plain success, in the order that is cheapest. */
+static inline bool is_plain_answer(const slot *s, void *request) {
+  return is_good((unsigned)ngx_http_lua_ffi_get_resp_status(request)) &&
+         !ngx_http_lua_ffi_req_is_internal(request) &&
+         s->started == ngx_http_lua_ffi_req_start_time(request);
+}
+
+/* A success that needs no thought: counts it and answers true.  is_only: no slot is behind it. */
+static inline AT_ONCE bool log_plain(lua_State *L, slot *s, void *request, bool is_only) {
+  if (!is_plain_answer(s, request)) return false;
   gate *g = s->gate;
-  if (s->permit >> KIND_SHIFT || !g->is_plain || age_ms > g->soon_ms) return false;
-  if (!is_good((unsigned)ngx_http_lua_ffi_get_resp_status(request))) return false;
-  if (ngx_http_lua_ffi_req_is_internal(request)) return false;
-  if (s->started != ngx_http_lua_ffi_req_start_time(request)) return false;
-  return g->turns-- > 1 || is_all_upstream(g, request);
+  const line *n = g->line;
+  uint64_t permit_bits = s->permit, now_ms = nginx_now(n);
+  uint64_t age_ms = neap__wide_age_ms(permit_bits, now_ms);
+  if (permit_bits >> KIND_SHIFT || !g->is_plain || age_ms > g->soon_ms) return false;
+  if (g->turns-- <= 1 && !is_all_upstream(g, request)) return false;
+  if (is_only)
+    s->request = NULL, neap__slots.count--;
+  else
+    slot_remove(s);
+  neap_permit permit = neap__narrow(permit_bits);
+  neap_call call = {.outcome = NEAP_SUCCESS, .duration_ms = age_ms};
+  neap_transition moved;
+  moved.cause = NEAP_BY_NOTHING;
+  neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &call, &moved);
+  if (moved.cause != NEAP_BY_NOTHING) tell_moved(L, g, &moved);
+  return true;
+}
+
+/* Of a request with several, or whose slot is not where it is looked for first. */
+static NEAP__SELDOM int log_all(lua_State *L, void *request) {
+  for (slot *s = slot_find(request); s->request; s = slot_find(request)) {
+    if (log_plain(L, s, request, false)) continue;
+    slot taken = *s;
+    slot_remove(s);
+    settle(L, &taken, request);
+  }
+  return 0;
 }
 
 /* log(): what became of the request's permits. */
 static int l_log(lua_State *L) {
   void *request = lua_getexdata(L);
-  bool has_more = true;
-  while (has_more) {
-    slot *s = slot_find(request);
-    if (!s->request) break;
-    const line *n = s->gate->line;
-    uint64_t permit_bits = s->permit, now_ms = nginx_now(n);
-    uint64_t age_ms = neap__wide_age_ms(permit_bits, now_ms);
-    if (!is_plain(s, request, age_ms)) {
-      slot taken = *s;
-      has_more = slot_remove(s);
-      settle(L, &taken, request);
-      continue;
-    }
-    gate *g = s->gate;
-    has_more = slot_remove(s);
-    neap_permit permit = neap__narrow(permit_bits);
-    neap_call call = {.outcome = NEAP_SUCCESS, .duration_ms = age_ms};
-    neap_transition moved;
-    moved.cause = NEAP_BY_NOTHING;
-    neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &call, &moved);
-    if (moved.cause != NEAP_BY_NOTHING) tell_moved(L, g, &moved);
-  }
-  return 0;
+  slot *s = &neap__slots.list[slot_home(request)];
+  if (!s->request) return 0;
+  bool is_only = s->request == request && !slot_after(s)->request;
+  return is_only && log_plain(L, s, request, true) ? 0 : log_all(L, request);
 }
 
 /* take() -> owner, permit | nothing: of the request's try before this one */
