@@ -482,7 +482,7 @@ static int l_borrow(lua_State *L) {
   bool is_it = lent.panel && strncmp(lent.path, path, length) == 0 && lent.path[length] == '.';
   if (!is_it || !&ngx_process || ngx_process != NGX_PROCESS_WORKER) return 0;
   box_shared *box = (box_shared *)compat_new(L, sizeof *box, 0);
-  *box = (box_shared){.box = {lent.panel}, .shared = lent, .is_lent = true};
+  *box = (box_shared){.box = {.panel = lent.panel}, .shared = lent, .is_lent = true};
   luaL_getmetatable(L, NEAP__PANEL_SHARED);
   lua_setmetatable(L, -2);
   return 1;
