@@ -9,8 +9,8 @@ set -eu
 PATH="$PATH:/usr/sbin"
 lua=${LUA:-lua5.4} build=${NEAP_BUILD:?} root=${NEAP_ROOT:?}
 if ! haproxy -vv 2>/dev/null | grep -q 'Lua version : Lua 5.3' || ! [ -e "$build/lua5.3/neap/core.so" ]; then
-  echo "skipped: needs HAProxy with Lua 5.3, and neap built for it" >&2
-  exit 77
+  echo "needs HAProxy with Lua 5.3, and neap built for it" >&2
+  exit 1
 fi
 
 dir=$(mktemp -d)

@@ -9,8 +9,8 @@ PATH=$PATH:/usr/sbin
 lua=${LUA:-lua5.4} build=${NEAP_BUILD:?} root=${NEAP_ROOT:?}
 modules=$(nginx -V 2>&1 | tr ' ' '\n' | sed -n 's/^--modules-path=//p')
 if ! [ -e "$modules/ngx_http_lua_module.so" ] || ! [ -e "$build/lua5.1/neap/core.so" ]; then
-  echo "skipped: needs nginx with its Lua module, and neap built for LuaJIT" >&2
-  exit 77
+  echo "needs nginx with its Lua module, and neap built for LuaJIT" >&2
+  exit 1
 fi
 
 dir=$(mktemp -d)
