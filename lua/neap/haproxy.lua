@@ -25,16 +25,11 @@
 -- opened while HAProxy starts, before it drops its privileges or changes its root.
 
 local answers = require "neap.answer"
-local fallback = require "neap.fallback"
-local guard = require "neap.guard"
 local host = require "neap.hosts.haproxy"
-local line = require "neap.line"
 local metrics = require "neap.metrics"
 local native = require "neap.core"
 local proxied = require "neap.proxied"
 local refusal = require "neap.refusal"
-local reload = require "neap.reload"
-local suggest = require "neap.suggest"
 local upstream = require "neap.haproxy_upstream"
 local watched = require "neap.watched"
 
@@ -43,10 +38,8 @@ local running = coroutine.running
 
 local haproxy = {}
 
-local PANEL_ROWS = 1024 -- unless said otherwise
-local RETRY_MS = 2000 -- after something went wrong in the task
 local COLLECT_MS = 1000 -- a probe that has taken this long may be nobody's any more
-local DEFAULT = "default"
+local DEFAULT = proxied.DEFAULT
 
 ---@class (exact) neap.haproxy.options
 ---@field policies string|string[] policy files, and directories of them
@@ -57,7 +50,7 @@ local DEFAULT = "default"
 ---@field max_keys? integer as of neap.guard
 ---@field on_event? fun(event: neap.Event) without: transitions go to HAProxy's log
 
-local guards, reloader, options, panel
+local guards, reloader, panel
 
 --- By what neap_acquire calls them: { guard, line, public, acquire, report, is_plain }.
 local gates = {}
@@ -85,11 +78,6 @@ end
 
 -- ---- Answering a request ----------------------------------------------------------------------
 
-local function ask_chain(gate, cause, call, id)
-  call.key, call.id = gate.line.key, id
-  return gate.guard:fallback(cause, call)
-end
-
 --- What a fallback stage answered.
 local function good(value, info)
   local answer = answers.of(value)
@@ -104,14 +92,12 @@ local function good(value, info)
   return { status = answer.status, headers = headers, body = answer.body }
 end
 
-local function seconds(ms) return math.max(1, math.ceil(ms / 1000)) end
-
 --- What nobody answered.
 local function bad(err)
   local headers = { "Content-Type", "text/plain", "Cache-Control", "no-store" }
   if err.retry_after_ms then
     headers[#headers + 1] = "Retry-After"
-    headers[#headers + 1] = ("%d"):format(seconds(err.retry_after_ms))
+    headers[#headers + 1] = ("%d"):format(proxied.seconds(err.retry_after_ms))
   end
   if err.status and err.status >= 200 then
     headers[#headers + 1] = "Neap-Source"
@@ -122,30 +108,12 @@ end
 
 --- The answer to a request that was refused.
 local function refused(gate, err, id)
-  if fallback.applies(gate.guard.policy, "refused") then
-    local value, info, stage_err = ask_chain(gate, "refused", {
-      refused = err.kind, error = err, retry_after_ms = err.retry_after_ms, ended_by = "refused",
-    }, id)
-    if value ~= nil then return good(value, info) end
-    err = stage_err or err
-  end
-  return bad(err)
+  local value, info = proxied.instead(gate.line, err, id)
+  if value ~= nil then return good(value, info) end
+  return bad(info)
 end
 
 -- ---- What became of a request -----------------------------------------------------------------
-
-local function report(gate, permit, call)
-  call.key = gate.line.key
-  if type(permit) == "number" then return (line.report(gate.line, permit, call)) end
-  return (gate.guard:report(permit, call))
-end
-
---- The request was no call: it came to no server.
-local function give_back(gate, permit)
-  if type(permit) == "number" then return end
-  line.enqueue(gate.line, select(2, gate.line.native:give(permit, "neutral")))
-  gate.guard.events:deliver()
-end
 
 --- The permit that the request was let in with, once.
 local function take(stream)
@@ -170,7 +138,7 @@ local function report_answer(txn)
   local stream = running()
   local permit, gate = take(stream)
   if permit == nil then return check_refused(txn, stream) end
-  if not txn.f:srv_name() then return give_back(gate, permit) end
+  if not txn.f:srv_name() then return proxied.give_back(gate.line, permit, "neutral") end
   local status = txn.f:status()
   local took_ms = gate.line.native:about(permit)
   local timeout_ms = gate.guard.policy.timeout_ms
@@ -182,7 +150,7 @@ local function report_answer(txn)
   end
   local call = upstream.answer(txn, gate.guard.policy, status)
   call.duration_ms, call.ended_by = took_ms, is_late and "timeout" or "answer"
-  report(gate, permit, call)
+  proxied.report(gate.line, permit, call)
 end
 
 --- The fetch lua.neap_end, in http-after-response: HAProxy has answered itself.
@@ -191,10 +159,10 @@ local function report_end(txn)
   if permit == nil then return "" end
   local call = upstream.none(txn)
   if not call then
-    give_back(gate, permit)
+    proxied.give_back(gate.line, permit, "neutral")
     return "neutral"
   end
-  return report(gate, permit, call)
+  return proxied.report(gate.line, permit, call)
 end
 
 -- ---- Guards -----------------------------------------------------------------------------------
@@ -223,10 +191,7 @@ local is_told = {} -- names that there is no policy of
 local function misnamed(name)
   if is_told[name] then return end
   is_told[name] = true
-  local names = {}
-  for known in pairs(guards) do names[#names + 1] = known end
-  log("error", ("there is no policy %s%s: requests for it are answered with 500"):format(name,
-    suggest.hint(name, names)))
+  log("error", proxied.no_policy(guards, name) .. ": requests for it are answered with 500")
 end
 
 --- The gate of POLICY, POLICY/KEY or POLICY/var(NAME) when it is not among gates; nil: none.
@@ -251,7 +216,7 @@ end
 --- One request, two policies: only the last can be told what became of it.
 local function replace(stream)
   local permit, gate = take(stream)
-  give_back(gate, permit)
+  proxied.give_back(gate.line, permit, "neutral")
   gate.guard:warn("two", "the request had asked another policy after this one: a request can be "
     .. "one call; this one was told nothing")
 end
@@ -260,7 +225,9 @@ local function refuse(txn, gate, err)
   refusals[running()] = { gate = gate, backend = txn.f:be_name() }
   txn:set_var("txn.neap_refused", err.kind)
   txn:set_var("txn.neap_gate", gate.guard.name .. "/" .. gate.line.key)
-  if err.retry_after_ms then txn:set_var("txn.neap_retry_after", seconds(err.retry_after_ms)) end
+  if err.retry_after_ms then
+    txn:set_var("txn.neap_retry_after", proxied.seconds(err.retry_after_ms))
+  end
 end
 
 --- http-request lua.neap_acquire POLICY: lets the request go on; or tells why not in
@@ -344,25 +311,11 @@ local function serve_admin(applet)
   end
   local headers = {}
   for name, values in pairs(applet.headers) do headers[name] = values[0] end
-  proxied.list(guards, panel)
+  proxied.find_keys(guards, panel)
   serve_page(applet, admin:handle {
     target = target_of(applet), method = applet.method, headers = headers,
     body = applet:receive(), peer = applet.f:src(),
   })
-end
-
--- ---- Events -----------------------------------------------------------------------------------
-
-local function tell(event)
-  log(event.to == "open" and "warning" or "info", tostring(event))
-end
-
-local RELOAD_LEVELS = { reloaded = "info", back = "info" }
-
-local function on_reload(event)
-  local of_guard = guards[event.policy]
-  if event.kind == "reload_failed" and of_guard then of_guard:adopt_failed(event.text) end
-  log_once(RELOAD_LEVELS[event.kind] or "warning", event.text)
 end
 
 -- ---- Files ------------------------------------------------------------------------------------
@@ -394,43 +347,18 @@ end
 
 -- ---- Opening ----------------------------------------------------------------------------------
 
-local function adopt(policy)
-  local found = guards[policy.name]
-  if found then
-    if policy.hash ~= found.policy.hash then found:adopt(policy) end
-    for _, gate in pairs(gates) do
-      if gate.guard == found then gate.is_plain = upstream.is_plain(policy) end
-    end
-    return true
+local function adopted(made)
+  for _, gate in pairs(gates) do
+    if gate.guard == made then gate.is_plain = upstream.is_plain(made.policy) end
   end
-  local ok, made = pcall(guard.new, policy, {
-    panel = panel, host = host, max_keys = options.max_keys,
-    log = log, on_event = options.on_event or tell,
-  })
-  if not ok then return nil, made end
-  guards[policy.name] = made
-  return true
 end
 
-local KNOWN = {
-  policies = "any", panel = "string", rows = "number", params = "string", max_keys = "number",
-  on_event = "function",
-}
-
 local function check(given)
-  proxied.check_options(given, KNOWN)
+  proxied.check_options(given)
   if not given.panel and core.thread > 0 then
     error("with lua-load-per-thread each thread would judge by itself: say panel = "
       .. "\"/dev/shm/neap\", or use lua-load", 3)
   end
-end
-
-local is_panel_wrong
-
-local function check_panel()
-  local ok, message = panel:check()
-  if not ok and not is_panel_wrong then log_once("error", message) end
-  is_panel_wrong = not ok
 end
 
 local waiting = setmetatable({}, { __mode = "k" }) -- probes of the last collect
@@ -459,15 +387,13 @@ local function look_after()
     log_once("warning", reloader:rows()[1].path .. ": can't be read any more, now that HAProxy has "
       .. "changed its user and root: policies are read again only when HAProxy is reloaded")
   end
-  local has_panel = panel and panel:check()
+  local check_panel = panel and panel:check() and proxied.panel_watch(panel, log_once)
   local next_ms = 0
   while true do
     local now_ms = native.clock_precise()
-    if has_panel and now_ms >= next_ms then check_panel() end
-    if has_files and now_ms >= next_ms then
-      local ok, wait_ms = pcall(reloader.look, reloader)
-      if not ok then log("error", "looking at the policy files: " .. tostring(wait_ms)) end
-      next_ms = now_ms + (ok and wait_ms or RETRY_MS)
+    if now_ms >= next_ms then
+      if check_panel then check_panel() end
+      next_ms = has_files and now_ms + proxied.look(reloader, log) or now_ms + COLLECT_MS
     end
     collect()
     if panel then share() end
@@ -485,13 +411,6 @@ local function register()
   core.register_task(look_after)
 end
 
-local function open_panel(path, rows)
-  local opened, notice = native.panel_shared(path, rows or PANEL_ROWS)
-  if not opened then error(notice, 0) end
-  if notice then log_once("warning", notice) end
-  return opened
-end
-
 --- Opens the panel, loads the policies, makes a guard of each, and the actions and services that
 --- haproxy.cfg names.  For the file of lua-load-per-thread or lua-load; raises if anything is
 --- wrong, so HAProxy does not start, or goes on as it was.
@@ -500,15 +419,12 @@ end
 function haproxy.open(given)
   check(given)
   if guards then error("open was called before in this Lua state", 2) end
-  options, guards = given, {}
-  panel = given.panel and open_panel(given.panel, given.rows)
-  local errors
-  reloader, errors = reload.open {
-    paths = type(given.policies) == "table" and given.policies or { given.policies },
-    params = given.params, adopt = adopt, now = native.clock_precise, files = files,
-    on_event = on_reload,
-  }
-  if not reloader then error(table.concat(errors, "\n"), 0) end
+  guards = {}
+  panel = given.panel and proxied.open_panel(given.panel, given.rows, log_once)
+  local adopt = proxied.adopter(guards, given, {
+    panel = panel, host = host, log = log, adopted = adopted,
+  })
+  reloader = proxied.open_policies(guards, given, { adopt = adopt, log = log_once, files = files })
   open_admin()
   register()
   return guards
