@@ -5,6 +5,7 @@
 --             setmetatable getmetatable   (of the policy's own tables, without __gc)
 --             rawset                      (not into what the host gave a metatable)
 --             math string table           (copies: nobody else's, and they charge for long work)
+--             digest                      (of a text: its SHA-256)
 --             classify fallback params require
 --   does not  io os debug package coroutine load dofile collectgarbage print, or anything else
 --
@@ -198,7 +199,7 @@ function sandbox.new(options)
   env.setmetatable, env.getmetatable = library.setmetatable, library.getmetatable
   env.rawset, env.pcall, env.xpcall = library.rawset, library.pcall, new_xpcall(library.pcall)
   env.math, env.string, env.table = copied(math, MATH), library.string, library.table
-  env.require, env._G = new_require(self), env
+  env.digest, env.require, env._G = library.digest, new_require(self), env
   for name, value in pairs(options.globals) do env[name] = value end
   self.env = strict(env)
   return self

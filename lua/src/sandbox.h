@@ -128,6 +128,9 @@ void neap__arena_leave(neap__box *b);
 void neap__arena_weigh(neap__arena *arena, lua_State *L, neap__box *b);
 void neap__arena_weighed(neap__arena *arena, lua_State *L, neap__box *b);
 
+/* digest(text) -> 64 hexadecimal digits, its SHA-256 */
+int neap__l_digest(lua_State *L);
+
 /* Push a table of functions, made anew at each call. */
 void neap__push_string_library(lua_State *L);
 void neap__push_table_library(lua_State *L);

@@ -88,14 +88,16 @@ static void push_weak_keys(lua_State *L) {
   lua_setmetatable(L, -2);
 }
 
-/* library() -> { string, table, pcall, setmetatable, getmetatable, rawset }, made for one policy
- * generation */
+/* library() -> { string, table, digest, pcall, setmetatable, getmetatable, rawset }, made for one
+ * policy generation */
 static int l_library(lua_State *L) {
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 7);
   neap__push_string_library(L);
   lua_setfield(L, -2, "string");
   neap__push_table_library(L);
   lua_setfield(L, -2, "table");
+  lua_pushcfunction(L, neap__l_digest);
+  lua_setfield(L, -2, "digest");
   lua_pushcfunction(L, l_pcall);
   lua_setfield(L, -2, "pcall");
   push_weak_keys(L);

@@ -52,6 +52,8 @@ function core.classifier(box, f, otherwise) end
 ---@class (exact) neap.core.Library
 ---@field string table
 ---@field table table
+---@field digest fun(text: string): string 64 hexadecimal digits, the text's SHA-256; charges a step
+---  for two bytes
 ---@field pcall function
 ---@field setmetatable function
 ---@field getmetatable function
