@@ -8,6 +8,7 @@
 #
 # A line is: who needs it, how to see that it is there, its Debian package, what for.
 set -eu
+cd "$(dirname "$0")/.."
 
 table() {
   cat <<'EOF'
@@ -53,14 +54,30 @@ test   command:haproxy          haproxy               neap in HAProxy
 test   nginx:ngx_http_lua_module  libnginx-mod-http-lua  Lua in nginx, with LuaJIT
 test   command:pgrep            procps                processes that tests start
 test   command:git              git                   list of files to check
+test   command:node             nodejs                an OpenFeature client and provider
+test   command:npm              npm                   the same
+test   npm:tests/hosts/ofrep    -                     the same, into build/npm
 bench  command:valgrind         valgrind              instruction counts
 bench  command:wrk              wrk                   load
 EOF
 }
 
+# Where the npm packages go that the package.json in that directory names.
+npm_directory() { echo "build/npm/${1##*/}"; }
+
+npm_install() {
+  to=$(npm_directory "$1")
+  mkdir -p "$to"
+  rm -rf "$to/node_modules"
+  cp "$1/package.json" "$1/package-lock.json" "$to/"
+  (cd "$to" && npm ci --ignore-scripts --no-audit --no-fund --silent)
+}
+
 is_there() {
   name=${1#*:}
   case $1 in
+    npm:*) [ -e "$(npm_directory "$name")/node_modules/.package-lock.json" ] &&
+      cmp -s "$name/package-lock.json" "$(npm_directory "$name")/package-lock.json" ;;
     command:*) (PATH="$PATH:/usr/sbin" && command -v "$name") >/dev/null 2>&1 ;;
     module:*)
       for module in $(echo "$name" | tr , ' '); do
@@ -106,25 +123,35 @@ esac
 absent=$(missing)
 [ -z "$absent" ] && exit 0
 
-if command -v apt-get >/dev/null 2>&1; then
-  packages=$(echo "$absent" | awk '{print $2}' | sort -u | tr '\n' ' ')
+packages=$(echo "$absent" | awk '$2 != "-" { print $2 }' | sort -u | tr '\n' ' ')
+if [ -n "$packages" ] && command -v apt-get >/dev/null 2>&1; then
   echo "installing: $packages"
   export DEBIAN_FRONTEND=noninteractive
   log=$(mktemp)
   # shellcheck disable=SC2086  # a list of words
-  if as_root apt-get update >"$log" 2>&1 &&
-    as_root apt-get install -y --no-install-recommends $packages >>"$log" 2>&1; then
-    absent=$(missing)
-  else
+  if ! { as_root apt-get update && as_root apt-get install -y --no-install-recommends $packages; } \
+    >"$log" 2>&1; then
     tail -5 "$log" >&2
+    echo "could not be installed with apt-get; as root try: apt-get install $packages" >&2
   fi
   rm -f "$log"
-  [ -z "$absent" ] && exit 0
-  echo "could not be installed with apt-get; as root try: apt-get install $packages" >&2
 fi
 
+for check in $(echo "$absent" | awk '$1 ~ /^npm:/ { print $1 }'); do
+  if command -v npm >/dev/null 2>&1; then
+    echo "installing: npm packages of ${check#npm:}"
+    npm_install "${check#npm:}" || echo "npm ci failed in $(npm_directory "${check#npm:}")" >&2
+  fi
+done
+
+absent=$(missing)
+[ -z "$absent" ] && exit 0
 echo "neap needs these, which are not here:" >&2
 echo "$absent" | while read -r check package what; do
-  printf '  %-24s %s (on Debian: %s)\n' "$check" "$what" "$package" >&2
+  case $check in
+    npm:*) from="npm ci in $(npm_directory "${check#npm:}")" ;;
+    *) from="on Debian: $package" ;;
+  esac
+  printf '  %-24s %s (%s)\n' "$check" "$what" "$from" >&2
 done
 exit 1
