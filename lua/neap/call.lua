@@ -32,7 +32,7 @@ end
 ---@return function call
 ---@return function call_in
 function call.new(self, begin, finish, hooks)
-  local guard, refuse, settle = self.guard, hooks.refuse, hooks.settle
+  local guard, refuse, settle, layered = self.guard, hooks.refuse, hooks.settle, hooks.layered
 
   --- The rest: f and its arguments.
   local function raised(frame, permit, err, ...)
@@ -65,13 +65,14 @@ function call.new(self, begin, finish, hooks)
 
   local function of_guard(public, f, ...)
     local permit, what, retry_after_ms, moved = begin(public, f)
+    if permit == true then return layered(self, guard.policy, nil, f, ...) end
     if permit then return run(guard.policy, permit, what, f, ...) end
     if permit == false then error(what, 2) end
     return refuse(self, what, retry_after_ms, moved, guard.policy, f, ...)
   end
 
   local function of_chain(frame, f, ...)
-    local permit, what, retry_after_ms, moved = begin(self, f)
+    local permit, what, retry_after_ms, moved = begin(self, f, frame.timeout_ms or false)
     if permit then return run(frame, permit, what, f, ...) end
     if permit == false then error(what, 2) end
     return refuse(self, what, retry_after_ms, moved, frame, f, ...)

@@ -91,6 +91,28 @@ local function new_decide(box, f)
   end
 end
 
+--- Whether a failed call may be made again, as the policy sees it: true or false | nil, a fault.
+local function new_retry_on(box, f)
+  return function(call)
+    local ok, value, kind = run(box, f, call)
+    if ok and (value == nil or type(value) == "boolean") then return value == true end
+    if kind == "condemned" then f = nil end
+    return nil, ok and ("answered %s, not true or false"):format(shown(value)) or value
+  end
+end
+
+--- The values of a section without a rule in the core, by name, or nil if it is not there.
+local function section_of(values, name)
+  if values[name] == nil then return nil end
+  local section = {}
+  for _, key in ipairs(schema.names(name)) do
+    local value = values[name .. "." .. key]
+    if value == nil then value = schema.by_key[name .. "." .. key].default end
+    section[key] = value
+  end
+  return section
+end
+
 -- ---- The effective configuration --------------------------------------------------------------
 
 --- How a classifier is shown: by its name in the library, by its lists, or as a function.
@@ -116,7 +138,12 @@ local function config_of(parts)
   local config, numbers = {}, parts.rules:numbers()
   for _, spec in ipairs(schema.keys) do
     local value = parts.values[spec.key]
-    if spec.rule then value = numbers[spec.rule] end
+    local section = spec.key:match("^(.*)%.")
+    if spec.rule then
+      value = numbers[spec.rule]
+    elseif value == nil and section and parts.values[section] ~= nil then
+      value = spec.default
+    end
     if spec.kind == "function" and value ~= nil then value = "a function" end
     local is_off = spec.rule and value == 0 and parts.values[spec.key] == nil
     if spec.kind ~= "table" and value ~= nil and not is_off then put(config, spec.key, value) end
@@ -211,6 +238,8 @@ end
 ---@return neap.Policy
 function generation.new(parts)
   local values, box = parts.values, parts.sandbox.box
+  local retry = section_of(values, "retry")
+  if retry then retry.on = retry.on and new_retry_on(box, retry.on) end
   return {
     name = values.name, path = parts.path, hash = parts.hash, sources = sources_of(parts),
     rules = parts.rules, config = config_of(parts), given = given_in(values),
@@ -222,5 +251,6 @@ function generation.new(parts)
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
   }
 end
+    retry = retry, bulkhead = section_of(values, "bulkhead"), deadline_ms = values.deadline_ms,
 
 return generation

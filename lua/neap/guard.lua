@@ -16,6 +16,7 @@ local fallback = require "neap.fallback"
 local line = require "neap.line"
 local plain = require "neap.hosts.plain"
 local suggest = require "neap.suggest"
+local retry = require "neap.retry"
 local tally = require "neap.tally"
 
 local guard = {}
@@ -65,6 +66,8 @@ local known = setmetatable({}, { __mode = "v" })
 ---  asked first thing in it
 local Guard = { __name = "neap.guard" }
 Guard.__index = Guard
+---@field call_by fun(self, by_ms: number, f: function, ...: any): any, any, neap.Info|nil as call;
+---  all of it ends by that instant on the guard's clock
 
 function Guard:__tostring()
   return ("neap.guard (%s, %s)"):format(self.name, self.policy.hash)
@@ -214,6 +217,41 @@ end
 ---@param key? string
 ---@return neap.Snapshot|nil, string|nil message
 function Guard:snapshot(key)
+-- ---- What is in files -------------------------------------------------------------------------
+
+--- Does what is due beside calls: writes last good answers to their file, makes queued calls again.
+--- To be called now and then, from any timer; with luv neap.tend does.
+---@return number wait_ms when to call it again: 1000 at most
+function Guard:tend()
+  return math.min(TEND_MS, self.chain.durables:tend(self.line.native:now()) or TEND_MS)
+end
+
+--- Writes last good answers to their files, waits for the disk, and lets go of all files: before the
+--- program ends.  The guard goes on without them.
+function Guard:close()
+  self.chain.durables:close(self.line.native:now())
+end
+
+local VERDICTS = { success = "done", neutral = "own" }
+
+--- Makes a queued call again, and says what it came to.
+local function replay(self, f, entry, done)
+  apart.spawn(self.host, function()
+    local of_key = self:line_of(entry.key)
+    local ok, outcome, value, reason = pcall(apart.attempt, of_key, f, { entry, n = 1 })
+    local wait_ms = ok and outcome == "refused" and value.retry_after_ms or nil
+    if not ok then self:warn("replay", "a queued call can't be made again: " .. tostring(outcome)) end
+    done(ok and VERDICTS[outcome] or "later", reason, wait_ms, self.line.native:now())
+  end)
+end
+
+local function replayer(self, options)
+  local of_host = self.host.replay
+  if of_host then return function(entry, done) of_host(self, entry, done) end end
+  if not options.replay then return nil end
+  return function(entry, done) replay(self, options.replay, entry, done) end
+end
+
   local of_key = existing(self, key)
   if not of_key then return no_such_key(self, key) end
   local snapshot = of_key.breaker:snapshot(self.policy.rules, of_key.native:now())
@@ -227,6 +265,7 @@ end
 
 --- Sets the mode of one key, which goes before the policy's.
 ---@param key string|nil
+  snapshot.bulkhead_in_flight, snapshot.bulkhead_rejected = of_key.native:slots()
 ---@param mode neap.Mode|nil nil: back to the policy's
 ---@param action? { for_ms?: number, by?: string, reason?: string } without for_ms: for good
 ---@return boolean|nil, string|nil message
@@ -322,10 +361,12 @@ function Guard:stats()
   }
   if self.is_shared then share(self, stats) end
   return stats
+    retries = {}, retry_budget = self.retries:left(self.policy.retry, self.line.native:now()),
 end
 
 -- ---- Generations ------------------------------------------------------------------------------
 
+  for result, count in pairs(self.retries.counts) do stats.retries[result] = count end
 --- The policy that has that number, or else the newest.
 function Guard:generation(number)
   local found = self.generations[number]
@@ -466,4 +507,5 @@ function guard.new(policy, options)
   return self
 end
 
+  self.retries = retry.new(policy.rules:numbers().seed)
 return guard

@@ -6,12 +6,17 @@
 --   report    the same in two steps
 --   moved     the breaker changed state     -->  events
 --
+-- Of a policy that has more layers around a call (lua/neap/layers.lua), refuse and settle end one
+-- attempt; the rest of them, turned_away and conclude, comes when there is no other.
+--
 -- The order is always: the outcome is recorded, then the policy's own trip and half-open rules are
 -- asked, then events are told, then fallbacks run.  No code of anybody's runs in between.
 
 local core = require "neap.core"
 local event = require "neap.event"
+local bulkhead = require "neap.bulkhead"
 local fallback = require "neap.fallback"
+local layers = require "neap.layers"
 local refusal = require "neap.refusal"
 local check_fields = require("neap.reported").check
 
@@ -49,6 +54,7 @@ end
 --- What a call came to by itself, for the case that nobody better can be asked.
 local function plain_verdict(call)
   if call.ended_by == "timeout" then return "timeout" end
+  if call.ended_by == "caller" then return "neutral" end
   if call.raised or not call.result and call.error ~= nil then return "failure" end
   return "success"
 end
@@ -119,6 +125,7 @@ end
 local function record(self, permit, kind, outcome, duration_ms, retry_after_ms)
   local reported, moved, is_slow = self.native:give(permit, outcome, duration_ms, retry_after_ms)
   enqueue(self, moved)
+  if self.queue then bulkhead.freed(self) end
   if reported == "counted" and not moved then
     local policy = self.guard.policy
     if kind == "probe" then
@@ -197,20 +204,31 @@ local function told_why(info, cause, err)
   return info
 end
 
-function hooks.refuse(self, reason, retry_after_ms, moved, frame, _, ...)
+--- Nothing was tried: the breaker or the bulkhead said no, or the deadline had come before.
+function hooks.turned_away(self, frame, err, _, ...)
   local guard = self.guard
-  enqueue(self, moved)
-  guard.events:deliver()
-  local err = refused(self, reason, retry_after_ms)
-  if fallback.applies(guard.policy, "refused") then
+  local cause = err.kind == "deadline" and "timeout" or "refused"
+  if fallback.applies(guard.policy, cause) then
     local call = sealed {
-      key = self.key, cause = "refused", refused = reason, error = err, ended_by = "refused",
-      retry_after_ms = err.retry_after_ms, [ARGS] = { n = select("#", ...), ... },
+      key = self.key, cause = cause, refused = cause == "refused" and err.kind or nil, error = err,
+      ended_by = cause, retry_after_ms = err.retry_after_ms, [ARGS] = { n = select("#", ...), ... },
     }
-    local answered, value, stage_err, info = guard.chain:run(self, guard.policy, call, frame.trail)
-    if answered then return value, stage_err, told_why(info, "refused", err) end
+    local answered, value, stage_err, info =
+      guard.chain:run(self, guard.policy, call, frame.trail, nil, nil, frame.by_ms)
+    if answered then return value, stage_err, told_why(info, cause, err) end
   end
   return nil, err
+end
+
+function hooks.refuse(self, reason, retry_after_ms, moved, frame, ...)
+  enqueue(self, moved)
+  self.guard.events:deliver()
+  local err = refused(self, reason, retry_after_ms)
+  if frame.is_attempt then
+    frame.refused = err
+    return
+  end
+  return hooks.turned_away(self, frame, err, ...)
 end
 
 function hooks.refused(self, reason, retry_after_ms, moved)
@@ -219,25 +237,56 @@ function hooks.refused(self, reason, retry_after_ms, moved)
   return nil, refused(self, reason, retry_after_ms)
 end
 
-local function given_up(self)
+local function given_up(self, frame)
   return refusal.new {
-    kind = "timeout", policy = self.guard.name, key = self.key,
-    timeout_ms = self.guard.policy.timeout_ms,
+    kind = frame.is_cut and "deadline" or "timeout", policy = self.guard.name, key = self.key,
+    timeout_ms = frame.is_cut and frame.allowed_ms or self.guard.policy.timeout_ms,
   }
 end
 
 --- What the caller gets when no stage answers: what the function gave.
-local function originals(self, ended, a, b)
+local function originals(self, frame, ended, a, b)
   if ended == "raised" then error(a, 0) end
-  if ended == "abandoned" then return nil, given_up(self) end
+  if ended == "abandoned" then return nil, given_up(self, frame) end
   return a, b
 end
 
 --- Info of an answer that a stage gave in place of the function's.  What it raised may be a mistake
 --- in the program, which looks like an outage then: it goes to the log, too.
-local function stood_in(self, info, cause, ended, err)
+local function stood_in(self, frame, info, cause, ended, err)
   if ended == "raised" then self.guard:hid(err) end
-  return told_why(info, cause, ended == "abandoned" and given_up(self) or err)
+  return told_why(info, cause, ended == "abandoned" and given_up(self, frame) or err)
+end
+
+local LATE = { timeout = true, abandoned = true }
+
+--- A call that the caller's own deadline has ended says nothing about the dependency by its
+--- outcome, but the caller needs an answer as after any timeout.
+local function cause_of(frame, ended, outcome)
+  if frame.is_cut and LATE[ended] and outcome == "neutral" then return "timeout" end
+  return outcome
+end
+
+--- The outcome is recorded, and there is no other attempt: a fallback's answer, or the function's.
+---@param last table how it ended: ended, a, b, outcome, reason, retry_after_ms, call, fields
+function hooks.conclude(self, frame, last, ...)
+  local guard, ended, call, fields = self.guard, last.ended, last.call, last.fields
+  if last.outcome == "success" and ended == "answer" then hooks.remember(self, last.a, ...) end
+  local cause = cause_of(frame, ended, last.outcome)
+  if fallback.applies(guard.policy, cause) then
+    if not call then call, fields = describe(self, ended, last.a, last.b, last.duration_ms, ...) end
+    fields.cause, fields.reason, fields.retry_after_ms = cause, last.reason, last.retry_after_ms
+    local answered, value, err, info =
+      guard.chain:run(self, guard.policy, call, frame.trail, nil, nil, frame.by_ms)
+    if answered then return value, err, stood_in(self, frame, info, cause, ended, fields.error) end
+  end
+  return originals(self, frame, ended, last.a, last.b)
+end
+
+--- How it ended, if that was seen only now: nobody could give it up.
+local function ended_late(frame, ended, duration_ms)
+  local timeout_ms = frame.timeout_ms or frame.generation and frame.generation.timeout_ms or 0
+  return ended == "answer" and timeout_ms > 0 and duration_ms > timeout_ms and "timeout" or ended
 end
 
 function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_after_ms, fault, ...)
@@ -246,23 +295,23 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
   local duration_ms, _, _, kind = self.native:about(permit)
   local call, fields
   if not OUTCOMES[outcome] then
+    ended = ended_late(frame, ended, duration_ms)
     call, fields = describe(self, ended, a, b, duration_ms, ...)
+    if frame.is_callers and frame.is_cut and LATE[ended] then fields.ended_by = "caller" end
     outcome, reason, retry_after_ms = classify(guard, generation, call)
   elseif fault then
     guard:fault("classify", fault)
   end
   record(self, permit, kind, outcome, duration_ms, retry_after_ms)
-  if outcome == "success" and ended == "answer" then
-    hooks.remember(self, a, ...)
-  end
-  if fallback.applies(guard.policy, outcome) then
-    if not call then call, fields = describe(self, ended, a, b, duration_ms, ...) end
-    fields.cause, fields.reason, fields.retry_after_ms = outcome, reason, retry_after_ms
-    local answered, value, err, info = guard.chain:run(self, guard.policy, call, frame.trail)
-    if answered then return value, err, stood_in(self, info, outcome, ended, fields.error) end
-  end
-  return originals(self, ended, a, b)
+  local last = frame.is_attempt and frame or {}
+  last.ended, last.a, last.b, last.call, last.fields = ended, a, b, call, fields
+  last.outcome, last.reason, last.retry_after_ms = outcome, reason, retry_after_ms
+  last.duration_ms = duration_ms
+  if not frame.is_attempt then return hooks.conclude(self, frame, last, ...) end
+  frame.made = frame.made + 1
 end
+
+hooks.layered = layers.of(hooks)
 
 function hooks.remember(self, value, _, ...)
   self.guard.chain:remember(self, value, nil, nil, ...)
@@ -354,6 +403,8 @@ function line.options(policy, host)
   return {
     classify = policy.has_classify and policy.classify or nil,
     run = host.run,
+    is_layered = (policy.retry or policy.bulkhead or policy.deadline_ms) ~= nil,
+    concurrent = policy.bulkhead and policy.bulkhead.concurrent or nil,
     has_trip = policy.trip ~= nil,
     keeps = policy.stages[1] ~= nil,
     remembers = remembers,
@@ -365,6 +416,38 @@ end
 function line.adopt(self)
   local guard = self.guard
   self.native:adopt(guard.policy, guard.policy.rules, guard.number, guard.line_options)
+end
+
+--- As call, when it is another guard's fallback.
+local function new_call_in(self, attempt)
+  return function(frame, f, ...)
+    if frame.by_ms or self.guard.line_options.is_layered then
+      return hooks.layered(self, frame, frame.by_ms, f, ...)
+    end
+    return attempt(frame, f, ...)
+  end
+end
+
+local function is_callable(f)
+  if type(f) == "function" then return true end
+  local meta = getmetatable(f)
+  return type(meta) == "table" and meta.__call ~= nil
+end
+
+--- As call, for a caller who has a deadline.
+local function new_call_by(self, public)
+  return function(of, by_ms, f, ...)
+    if of ~= public then
+      error("call_by is its guard's method: write guard:call_by(...), with a colon", 2)
+    elseif type(by_ms) ~= "number" or by_ms ~= by_ms then
+      error("bad argument #1 to 'call_by' (the deadline must be an instant on the guard's clock, "
+        .. "got " .. (type(by_ms) == "number" and "nan" or type(by_ms)) .. ")", 2)
+    elseif not is_callable(f) then
+      error("bad argument #2 to 'call_by' (what to call must be a function, got " .. type(f) .. ")",
+        2)
+    end
+    return hooks.layered(self, self.guard.policy, by_ms, f, ...)
+  end
 end
 
 --- A line of a guard.  Its methods are called on `public`: the guard itself, or the line.
@@ -386,7 +469,8 @@ function line.new(guard, key, breaker, public)
   if _VERSION == "Lua 5.1" then
     call, call_in = require("neap.call").new(self, call, call_in, hooks)
   end
-  public.call, self.call_in = call, call_in
+  public.call, public.call_by = call, new_call_by(self, public)
+  self.attempt, self.call_in = call_in, new_call_in(self, call_in)
   line.adopt(self)
   return self
 end

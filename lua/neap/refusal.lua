@@ -1,12 +1,12 @@
 --- Errors that a guard answers with: values, not raised.
 
 ---@class (exact) neap.Refusal
----@field kind "open"|"probes_busy"|"forced_open"|"bulkhead"|"timeout"|string why; of a fail stage,
----  its kind
+---@field kind "open"|"probes_busy"|"forced_open"|"ramp"|"bulkhead"|"timeout"|"deadline"|string
+---  why; of a fail stage, its kind
 ---@field policy string
 ---@field key string
 ---@field retry_after_ms? integer when asking again may help; nil: unknown
----@field timeout_ms? integer of a timeout: what was allowed
+---@field timeout_ms? integer of a timeout or deadline: what was allowed
 ---@field status? integer of a fail stage: what a protocol would answer
 ---@field cause? any of a fail stage: what went before
 local Refusal = {}
@@ -16,8 +16,10 @@ local TEXTS = {
   open = "the breaker is open",
   probes_busy = "the breaker is half-open and its probes are under way",
   forced_open = "the breaker is held open by hand",
+  ramp = "the breaker has just closed, and lets only a share of the calls in",
   bulkhead = "too many calls are under way",
   timeout = "the call took longer than allowed",
+  deadline = "there was no answer by the call's deadline",
 }
 
 function Refusal:__tostring()

@@ -105,6 +105,30 @@ schema.keys = {
   { key = "mode", kind = "choice", choices = MODES, default = "auto", rule = "mode",
     doc = '"auto": at work; "forced_closed": off; "shadow": only says what it would do.' },
 
+  { key = "deadline_ms", kind = "ms", min = 1, max = HOUR_MS, default_doc = "none",
+    doc = "All of it, with retries, waits and fallbacks, takes no longer." },
+
+  { key = "retry", kind = "table", doc = "Trying again what has failed." },
+  { key = "retry.attempts", kind = "whole", min = 1, max = 10, default = 3,
+    doc = "How often a call is made at most, the first time included." },
+  { key = "retry.base_ms", kind = "ms", min = 1, max = HOUR_MS, default = 50,
+    doc = "Before the first retry it waits up to so long, at random; before each further one, up to "
+      .. "twice as long." },
+  { key = "retry.max_ms", kind = "ms", min = 1, max = HOUR_MS, default = 1000,
+    doc = "But no longer than this.  An answer whose Retry-After is longer is not retried." },
+  { key = "retry.budget", kind = "share", default = 0.1,
+    doc = "Retries are at most such a share of the calls of the guard." },
+  { key = "retry.budget_per_s", kind = "whole", min = 0, max = 1000000, default = 1,
+    doc = "And so many a second besides, for a guard with few calls." },
+  { key = "retry.on", kind = "function", default_doc = "idempotent methods, and what was not sent",
+    doc = "on(call) -> true: this failed call may be made again." },
+
+  { key = "bulkhead", kind = "table", doc = "How much of the program one dependency may hold." },
+  { key = "bulkhead.concurrent", kind = "whole", min = 1, max = 1000000, default_doc = "must be given",
+    doc = "So many calls at once, per key and process; one more is refused." },
+  { key = "bulkhead.wait_ms", kind = "ms", min = 0, max = HOUR_MS, default = 0,
+    doc = "After it has waited so long for its turn, where the host can wait." },
+
   { key = "classify", kind = "classifier", default_doc = "classify.default",
     doc = 'classify(call) -> "success", "failure" or "neutral"; then a reason, retry_after_ms.' },
   { key = "fallback", kind = "stages", default_doc = "none",

@@ -94,6 +94,22 @@ local function check_half_open(v, report)
   end
 end
 
+local function check_layers(v, report)
+  local base, most = in_force(v, "retry.base_ms"), in_force(v, "retry.max_ms")
+  if base > most then
+    report(v["retry.base_ms"] and "retry.base_ms" or "retry.max_ms", v["retry.base_ms"] or most,
+      "base_ms = %s is more than max_ms, which is %s", shown(base), shown(most))
+  end
+  if v.bulkhead and rawget(v.bulkhead, "concurrent") == nil then
+    report("bulkhead", nil, "has no concurrent: how many calls at once? e.g. bulkhead = { "
+      .. "concurrent = 50 }")
+  end
+  if v.deadline_ms and v.timeout_ms and v.deadline_ms < v.timeout_ms then
+    report("deadline_ms", v.deadline_ms, "%s is less than timeout_ms, which is %s: one attempt may "
+      .. "take that long", shown(v.deadline_ms), shown(v.timeout_ms))
+  end
+end
+
 --- Reports the combinations that cannot be.
 ---@param values table<string, any> as of validate.values
 ---@param given table what the policy file returned
@@ -103,6 +119,7 @@ function together.check(values, given, report)
   check_trip(values, given, report)
   check_open(values, report)
   check_half_open(values, report)
+  check_layers(values, report)
 end
 
 -- ---- Rules ------------------------------------------------------------------------------------
@@ -178,6 +195,9 @@ function together.warnings(values, made)
     warn("trip.slow_call_ms", "no call is slow: at timeout_ms = %s it is given up", shown(timeout))
   end
   warn_of_hangs(values, warn)
+  if values["retry.budget"] == 0 and values["retry.budget_per_s"] == 0 then
+    warn("retry.budget", "no call is tried again: budget and budget_per_s are both 0")
+  end
   for i = 1, #made - 1 do
     if is_total(made[i]) then
       warn(("fallback[%d]"):format(i + 1), "is never asked: fallback[%d] always answers", i)

@@ -7,7 +7,7 @@
  *   panel    block of breakers; closed by hand, or when nobody holds it
  *   breaker  a pointer into a panel, which it keeps alive; or one of its own
  *   rules    prepared rules; never change
- *   permit   a probe: used once; unreported, it reports itself abandoned
+ *   permit   a probe, or a bulkhead's slot: used once; unreported, it reports itself abandoned
  *   line     one key of a guard at work: breaker, newest rules and policy, clock
  */
 #ifndef NEAP_BINDING_H
@@ -51,8 +51,14 @@ typedef struct box_permit {
   const neap_rules *rules;
   neap_clock clock; /* .now_ms NULL: one that only Lua can read; then given_ms is the time */
   uint64_t given_ms;
+  uint32_t *slot; /* of a bulkhead, counted there and to be given back; NULL: none */
 } box_permit;
 enum { PERMIT_BREAKER = 1, PERMIT_RULES, PERMIT_FRAME, PERMIT_LINE, PERMIT_REFS = PERMIT_LINE };
+
+static inline void neap__give_slot_back(box_permit *box) {
+  if (box->slot) --*box->slot;
+  box->slot = NULL;
+}
 
 /* A permit that holds nothing, as 61 bits:
  *

@@ -118,7 +118,7 @@ static NEAP__SELDOM int refuse(lua_State *L, const line *n, uint64_t now_ms, nea
   luaL_checkstack(L, args + 20, "too many arguments");
   lua_pushvalue(L, lua_upvalueindex(M_REFUSE));
   lua_pushvalue(L, lua_upvalueindex(M_OWNER));
-  lua_pushstring(L, neap_verdict_name(verdict));
+  lua_pushstring(L, line_refusal(verdict));
   compat_pushwide(L, retry_after_ms);
   neap__push_moved(L, moved);
   for (int i = SLOT_FRAME; i <= SLOT_F + args; i++) lua_pushvalue(L, i);
@@ -126,13 +126,13 @@ static NEAP__SELDOM int refuse(lua_State *L, const line *n, uint64_t now_ms, nea
 }
 
 /* f, and its arguments above it, are the top of the stack. */
-static int run(lua_State *L, line_call *c, int args) {
+static int run(lua_State *L, line_call *c, int args, uint64_t timeout_ms) {
   line *n = c->line;
-  c->hosted = n->has_run && n->timeout_ms;
+  c->hosted = n->has_run && timeout_ms;
   c->kept = n->keeps || c->hosted ? args + 1 : 0;
   if (c->hosted) {
     push_ref(L, LINE_RUN);
-    compat_pushwide(L, n->timeout_ms);
+    compat_pushwide(L, timeout_ms);
   }
   push_kept(L, c);
   int status = lua_pcallk(L, c->hosted ? args + 2 : args, c->hosted ? 3 : 2, 0, call_context(c),
@@ -155,19 +155,19 @@ static NEAP__SELDOM void slot_permit(lua_State *L, line_call *c, neap_permit per
 }
 
 /* From where there is a frame at 1, f at 2, its arguments above. */
-static int begin(lua_State *L, line *n, const void *generation, int args) {
+static int begin(lua_State *L, line *n, const void *generation, int args, uint64_t timeout_ms) {
   uint64_t now_ms = method_now(L, n);
   neap_permit permit;
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
-  neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
+  neap_verdict verdict = line_acquire(n, now_ms, &permit, &moved);
   if (verdict > NEAP_ALLOW_BYPASS) return refuse(L, n, now_ms, verdict, &moved, args);
-  n->deadline_ms = n->timeout_ms ? now_ms + n->timeout_ms : 0;
+  n->deadline_ms = timeout_ms ? now_ms + timeout_ms : 0;
   line_call c = {n, generation, neap__wide(permit, now_ms, 0), SLOT_F, 0, false};
-  if (verdict == NEAP_ALLOW_PROBE || !CONTEXT_WIDE || args >= KEPT_MOST)
-    slot_permit(L, &c, permit, now_ms, verdict == NEAP_ALLOW_PROBE);
+  if (line_holds(n, verdict) || !CONTEXT_WIDE || args >= KEPT_MOST)
+    slot_permit(L, &c, permit, now_ms, line_holds(n, verdict));
   if (moved.cause != NEAP_BY_NOTHING) neap__tell_moved(L, &moved);
-  return run(L, &c, args);
+  return run(L, &c, args, timeout_ms);
 }
 
 static void check_f(lua_State *L, int arg) {
@@ -181,6 +181,17 @@ static inline int check_room(lua_State *L) {
   return args;
 }
 
+/* The hook does it all, an attempt at a time by call_in. */
+static NEAP__SELDOM int layered(lua_State *L, int args) {
+  luaL_checkstack(L, args + 20, "too many arguments");
+  lua_pushvalue(L, lua_upvalueindex(M_LAYERED));
+  lua_pushvalue(L, lua_upvalueindex(M_OWNER));
+  lua_pushvalue(L, SLOT_FRAME);
+  lua_pushnil(L);
+  for (int i = SLOT_F; i <= SLOT_F + args; i++) lua_pushvalue(L, i);
+  return finish_by_hook(L, 3 + args + 1);
+}
+
 /* guard:call(f, ...) -> a, b, info */
 int neap__l_call(lua_State *L) {
   line *n = method_line(L);
@@ -188,16 +199,28 @@ int neap__l_call(lua_State *L) {
   check_f(L, SLOT_F);
   int args = check_room(L);
   lua_copy(L, lua_upvalueindex(M_GENERATION), SLOT_FRAME);
-  return begin(L, n, n->generation, args);
+  if (n->is_layered) return layered(L, args);
+  return begin(L, n, n->generation, args, n->timeout_ms);
 }
 
-/* call_in(frame, f, ...) -> a, b, info: as call, when it is another guard's fallback */
+/* A frame's own, if it has one, goes before the policy's. */
+static uint64_t frame_timeout(lua_State *L, const line *n) {
+  uint64_t timeout_ms;
+  lua_getfield(L, SLOT_FRAME, "timeout_ms");
+  if (!neap__read_ms(L, -1, &timeout_ms)) timeout_ms = n->timeout_ms;
+  lua_pop(L, 1);
+  return timeout_ms;
+}
+
+/* call_in(frame, f, ...) -> a, b, info: as call, when it is another guard's fallback, or one of
+ * several attempts: without the layers around it */
 int neap__l_call_in(lua_State *L) {
   line *n = method_line(L);
   check_open(L, n);
   luaL_checktype(L, SLOT_FRAME, LUA_TTABLE);
   check_f(L, SLOT_F);
-  return begin(L, n, lua_topointer(L, SLOT_FRAME), check_room(L));
+  int args = check_room(L);
+  return begin(L, n, lua_topointer(L, SLOT_FRAME), args, frame_timeout(L, n));
 }
 
 #endif

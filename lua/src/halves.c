@@ -13,39 +13,45 @@ static int misused(lua_State *L, const char *message) {
 static NEAP__SELDOM int refused(lua_State *L, const line *n, uint64_t now_ms, neap_verdict verdict,
                                 const neap_transition *moved) {
   lua_pushnil(L);
-  lua_pushstring(L, neap_verdict_name(verdict));
+  lua_pushstring(L, line_refusal(verdict));
   compat_pushwide(L, neap__retry_after(n->breaker, n->rules, now_ms, verdict));
   neap__push_moved(L, moved);
   return 4;
 }
 
-/* begin(guard, f) -> permit, timeout_ms if the host is to run f
- *   | nil, reason, retry_after_ms, moved | false, what is wrong about the call.
- * Of another guard's fallback the guard is the line's owner. */
+/* begin(guard, f, timeout_ms) -> permit, timeout_ms if the host is to run f
+ *   | nil, reason, retry_after_ms, moved | false, what is wrong about the call | true: it is layered.
+ * Of another guard's fallback, and of one of several attempts, the guard is the line's owner, and
+ * there is a timeout_ms: false for the policy's. */
 int neap__l_begin(lua_State *L) {
   line *n = method_line(L);
   if (lua_topointer(L, 1) != n->self && !lua_rawequal(L, 1, lua_upvalueindex(M_OWNER)))
     return misused(L, lua_pushfstring(L, LINE_NO_METHOD, "call", "call"));
   if (n->panel && !n->panel->panel) return misused(L, LINE_CLOSED);
-  lua_settop(L, 2);
+  lua_settop(L, 3);
   if (!neap__is_callable(L, 2)) {
     const char *expected = neap__push_expected(L, 2, "what to call", "a function");
     return misused(L, lua_pushfstring(L, "bad argument #1 to 'call' (%s)", expected));
   }
-  uint64_t now_ms = method_now(L, n);
+  if (n->is_layered && lua_isnil(L, 3)) {
+    lua_pushboolean(L, 1);
+    return 1;
+  }
+  uint64_t now_ms = method_now(L, n), timeout_ms;
+  if (!neap__read_ms(L, 3, &timeout_ms)) timeout_ms = n->timeout_ms;
   neap_permit permit;
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
-  neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
+  neap_verdict verdict = line_acquire(n, now_ms, &permit, &moved);
   if (verdict > NEAP_ALLOW_BYPASS) return refused(L, n, now_ms, verdict, &moved);
-  n->deadline_ms = n->timeout_ms ? now_ms + n->timeout_ms : 0;
-  if (verdict == NEAP_ALLOW_PROBE)
+  n->deadline_ms = timeout_ms ? now_ms + timeout_ms : 0;
+  if (line_holds(n, verdict))
     neap__push_held(L, n, permit, now_ms, lua_upvalueindex(M_LINE), lua_upvalueindex(M_OWNER), 0);
   else
     neap__push_plain(L, neap__wide(permit, now_ms, n->number));
   if (moved.cause != NEAP_BY_NOTHING) neap__tell_moved(L, &moved);
-  if (!n->has_run || !n->timeout_ms) return 1;
-  compat_pushwide(L, n->timeout_ms);
+  if (!n->has_run || !timeout_ms) return 1;
+  compat_pushwide(L, timeout_ms);
   return 2;
 }
 

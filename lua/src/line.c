@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* As M_REFUSE ... M_REPORT. */
+/* As M_REFUSE ... M_LAYERED. */
 static const char *const hook_names[] = {
-    "refuse", "refused", "moved", "settle", "remember", "acquire", "report",
+    "refuse", "refused", "moved", "settle", "remember", "acquire", "report", "layered",
 };
 
 uint64_t neap__line_ask(lua_State *L, int index) {
@@ -20,14 +20,26 @@ uint64_t neap__line_ask(lua_State *L, int index) {
   return now_ms;
 }
 
-void neap__push_held(lua_State *L, const line *n, neap_permit permit, uint64_t now_ms, int index,
+NEAP__SELDOM neap_verdict neap__acquire_slot(line *n, uint64_t now_ms, neap_permit *permit,
+                                             neap_transition *moved) {
+  if (n->in_flight >= n->concurrent) {
+    n->rejected++;
+    return LINE_FULL;
+  }
+  neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, permit, moved);
+  if (verdict <= NEAP_ALLOW_BYPASS) n->in_flight++;
+  return verdict;
+}
+
+void neap__push_held(lua_State *L, line *n, neap_permit permit, uint64_t now_ms, int index,
                      int owner, int frame) {
   box_permit given = {.permit = permit,
                       .breaker = n->breaker,
                       .panel = n->panel,
                       .rules = n->rules,
                       .clock = n->clock,
-                      .given_ms = now_ms};
+                      .given_ms = now_ms,
+                      .slot = n->concurrent ? &n->in_flight : NULL};
   int top = lua_gettop(L);
   compat_getref(L, index, LINE_BREAKER);
   compat_getref(L, index, LINE_RULES);
@@ -112,7 +124,7 @@ static void lent_clear(lua_State *L, line *n) {
 }
 
 /* line:adopt(generation, rules, number, options): all at once.
- *   options: classify, run (functions or nil), timeout_ms, has_trip, keeps, remembers */
+ *   options: classify, run (functions or nil), has_trip, keeps, remembers, is_layered, concurrent */
 static int l_adopt(lua_State *L) {
   line *n = (line *)luaL_checkudata(L, 1, NEAP__LINE);
   check_open(L, n);
@@ -123,7 +135,11 @@ static int l_adopt(lua_State *L) {
   luaL_checktype(L, 5, LUA_TTABLE);
   bool has_trip = option(L, "has_trip"), keeps = option(L, "keeps"),
        remembers = option(L, "remembers");
-  bool has_classify = option(L, "classify");
+  bool has_classify = option(L, "classify"), is_layered = option(L, "is_layered");
+  lua_settop(L, 5);
+  lua_getfield(L, 5, "concurrent");
+  uint32_t concurrent =
+      lua_isnil(L, 6) ? 0 : (uint32_t)neap__check_count(L, 6, "concurrent", 0, UINT32_MAX);
   lua_settop(L, 5);
   compat_getref(L, 1, LINE_METHOD);
   if (lua_isfunction(L, -1)) lent_clear(L, n);
@@ -135,6 +151,8 @@ static int l_adopt(lua_State *L) {
   n->generation = lua_topointer(L, 2);
   n->number = number;
   n->timeout_ms = rules->timeout_ms;
+  n->concurrent = concurrent;
+  n->is_layered = is_layered;
   n->has_trip = has_trip;
   n->has_classify = has_classify;
   n->has_run = has_run;
@@ -255,12 +273,13 @@ static int l_now(lua_State *L) {
 /* line:take(owner) -> permit | nil, reason, retry_after_ms, moved;  permit, nil, nil, moved.  The
  * permit is held: a userdata. */
 static int l_take(lua_State *L) {
-  const line *n = check_line(L);
+  line *n = check_line(L);
   luaL_checktype(L, 2, LUA_TTABLE);
   uint64_t now_ms = line_now(L, n, 1);
   neap_permit permit;
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
-  neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
+  neap_verdict verdict = line_acquire(n, now_ms, &permit, &moved);
+  n->begun++;
   if (verdict <= NEAP_ALLOW_BYPASS) {
     neap__push_held(L, n, permit, now_ms, 1, 2, 0);
     lua_pushnil(L);
@@ -268,7 +287,7 @@ static int l_take(lua_State *L) {
   } else {
     uint64_t retry_after_ms = neap__retry_after(n->breaker, n->rules, now_ms, verdict);
     lua_pushnil(L);
-    lua_pushstring(L, neap_verdict_name(verdict));
+    lua_pushstring(L, line_refusal(verdict));
     compat_pushwide(L, retry_after_ms);
   }
   neap__push_moved(L, &moved);
@@ -321,16 +340,35 @@ static int l_give(lua_State *L) {
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
   neap_permit *permit = box ? &box->permit : &plain;
   neap_reported reported = neap_breaker_report(n->breaker, n->rules, now_ms, permit, &call, &moved);
+  if (box) neap__give_slot_back(box);
   lua_pushstring(L, neap__reported_name(reported));
   neap__push_moved(L, &moved);
   lua_pushboolean(L, n->rules->slow_call_ms && call.duration_ms > n->rules->slow_call_ms);
   return 3;
 }
 
+/* line:slots() -> taken, refused for want of one, whether one is free */
+static int l_slots(lua_State *L) {
+  const line *n = (const line *)luaL_checkudata(L, 1, NEAP__LINE);
+  compat_pushwide(L, n->in_flight);
+  compat_pushwide(L, n->rejected);
+  lua_pushboolean(L, !n->concurrent || n->in_flight < n->concurrent);
+  return 3;
+}
+
+/* line:begun() -> how many calls have asked by acquire since this was asked last */
+static int l_begun(lua_State *L) {
+  line *n = (line *)luaL_checkudata(L, 1, NEAP__LINE);
+  compat_pushwide(L, n->begun);
+  n->begun = 0;
+  return 1;
+}
+
 void neap__open_line(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now}, {"take", l_take},
-      {"about", l_about}, {"give", l_give},       {NULL, NULL},
+      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now},     {"take", l_take},
+      {"about", l_about}, {"give", l_give},       {"slots", l_slots}, {"begun", l_begun},
+      {NULL, NULL},
   };
   luaL_getmetatable(L, NEAP__LINE);
   luaL_setfuncs(L, methods, 0);

@@ -17,6 +17,11 @@ typedef struct line {
   uint64_t deadline_ms;    /* of the call that began last; 0: none */
   uint32_t timeout_ms;     /* 0: none */
   uint32_t number;         /* of the generation, its low bits */
+  uint32_t concurrent;     /* so many calls at once; 0: any number */
+  uint32_t in_flight;      /* with a slot, which their permits give back */
+  uint64_t rejected;       /* for want of one */
+  uint64_t begun;          /* acquired by themselves: calls of a guard that retries */
+  bool is_layered;         /* there is more around a call than its breaker and its timeout */
   bool has_classify;       /* M_CLASSIFY judges every call */
   bool has_trip;           /* a Lua rule wants to see what is slow */
   bool has_run;            /* LINE_RUN enforces the timeout */
@@ -53,6 +58,7 @@ enum {
   M_REMEMBER, /* (owner, a, f, ...) */
   M_ACQUIRE,  /* (owner, key) -> what acquire answers */
   M_REPORT,   /* (owner, permit, call) -> what report answers */
+  M_LAYERED,  /* (owner, frame, nil, f, ...) -> what call answers, if the line is layered */
   M_GENERATION,
   M_CLASSIFY,
   M_BOX, /* of M_CLASSIFY, if it is a sandbox's, as the next; else nil */
@@ -100,9 +106,31 @@ static inline void check_self(lua_State *L, const line *n, const char *method) {
   check_open(L, n);
 }
 
-/* Pushes a userdata that holds the permit and, unreported, gives it back.  The line is at `index`,
- * its owner at `owner`; `frame` 0: the newest generation.  Indices are absolute. */
-void neap__push_held(lua_State *L, const line *n, neap_permit permit, uint64_t now_ms, int index,
+/* What acquire answers when every slot is taken: beside those of neap_verdict. */
+#define LINE_FULL ((neap_verdict)100)
+
+neap_verdict neap__acquire_slot(line *n, uint64_t now_ms, neap_permit *permit,
+                                neap_transition *moved);
+
+/* As neap_breaker_acquire(), behind the bulkhead if there is one. */
+static inline neap_verdict line_acquire(line *n, uint64_t now_ms, neap_permit *permit,
+                                        neap_transition *moved) {
+  if (n->concurrent) return neap__acquire_slot(n, now_ms, permit, moved);
+  return neap_breaker_acquire(n->breaker, n->rules, now_ms, permit, moved);
+}
+
+static inline const char *line_refusal(neap_verdict verdict) {
+  return verdict == LINE_FULL ? "bulkhead" : neap_verdict_name(verdict);
+}
+
+/* Whether what line_acquire() gave holds something. */
+static inline bool line_holds(const line *n, neap_verdict verdict) {
+  return verdict == NEAP_ALLOW_PROBE || n->concurrent;
+}
+
+/* Pushes a userdata that holds the permit and, unreported, gives it back, with its slot.  The line
+ * is at `index`, its owner at `owner`; `frame` 0: the newest generation.  Indices are absolute. */
+void neap__push_held(lua_State *L, line *n, neap_permit permit, uint64_t now_ms, int index,
                      int owner, int frame);
 
 /* Calls a method's hook moved. */

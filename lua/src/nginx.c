@@ -74,7 +74,7 @@ static NEAP__SELDOM unsigned earlier_upstreams(void *request) {
 
 /* One key's way in. */
 typedef struct gate {
-  const line *line;
+  line *line;
   uint32_t
       soon_ms; /* what took longer is worth a closer look: SOON_MS, or the policy's slow_call_ms */
   bool is_plain; /* 200 to 399 is a success, whatever else is to be said about it */
@@ -165,7 +165,7 @@ static NEAP__SELDOM int refused(lua_State *L, void *request, const line *n, uint
                                 neap_verdict verdict, const neap_transition *moved, bool is_asked) {
   uint64_t retry_after_ms = neap__retry_after(n->breaker, n->rules, now_ms, verdict);
   if (!is_asked) push_hook(L, UP_REFUSE);
-  lua_pushstring(L, neap_verdict_name(verdict));
+  lua_pushstring(L, line_refusal(verdict));
   compat_pushwide(L, retry_after_ms);
   neap__push_moved(L, moved);
   if (is_asked) return 3;
@@ -186,10 +186,10 @@ static void slot_hold(lua_State *L, slot *s, neap_permit permit, uint64_t now_ms
   neap__slots.count++;
 }
 
-/* A probe, or something moved. */
+/* A probe, a slot of the bulkhead, or something moved. */
 static NEAP__SELDOM int admitted(lua_State *L, slot *s, neap_permit permit, uint64_t now_ms,
                                  neap_verdict verdict, const neap_transition *moved) {
-  if (verdict == NEAP_ALLOW_PROBE) slot_hold(L, s, permit, now_ms);
+  if (line_holds(s->gate->line, verdict)) slot_hold(L, s, permit, now_ms);
   if (moved->cause == NEAP_BY_NOTHING) return 0;
   push_hook(L, UP_MOVED);
   neap__push_moved(L, moved);
@@ -211,7 +211,7 @@ static NEAP__SELDOM slot *slot_for(lua_State *L, void *request, const gate *g) {
 
 static inline AT_ONCE int admit(lua_State *L, bool is_asked, unsigned kind) {
   gate *g = (gate *)lua_touserdata(L, lua_upvalueindex(UP_GATE));
-  const line *n = g->line;
+  line *n = g->line;
   void *request = lua_getexdata(L);
   if (!request)
     return luaL_error(L, "there is no request here: not in init_by_lua, nor in a timer");
@@ -222,7 +222,7 @@ static inline AT_ONCE int admit(lua_State *L, bool is_asked, unsigned kind) {
   neap_permit permit;
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
-  neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
+  neap_verdict verdict = line_acquire(n, now_ms, &permit, &moved);
   if (verdict > NEAP_ALLOW_BYPASS) return refused(L, request, n, now_ms, verdict, &moved, is_asked);
   if (kind != KIND_TRY && ngx_http_lua_ffi_req_is_internal(request)) {
     kind = earlier_upstreams(request);
@@ -233,7 +233,7 @@ static inline AT_ONCE int admit(lua_State *L, bool is_asked, unsigned kind) {
   s->permit = neap__wide(permit, now_ms, n->number) | (uint64_t)kind << KIND_SHIFT;
   s->gate = g;
   neap__slots.count++;
-  if (verdict == NEAP_ALLOW_PROBE || moved.cause != NEAP_BY_NOTHING)
+  if (line_holds(n, verdict) || moved.cause != NEAP_BY_NOTHING)
     return admitted(L, s, permit, now_ms, verdict, &moved);
   return 0;
 }
@@ -410,7 +410,7 @@ static int l_gate_gc(lua_State *L) {
 /* requests:gate(line, owner) -> gate, access, ask, ask_try */
 static int l_gate(lua_State *L) {
   luaL_checkudata(L, 1, REQUESTS);
-  const line *n = (const line *)luaL_checkudata(L, 2, NEAP__LINE);
+  line *n = (line *)luaL_checkudata(L, 2, NEAP__LINE);
   luaL_checktype(L, 3, LUA_TTABLE);
   luaL_argcheck(L, n->clock.now_ms, 2, "must go by the system's clock");
   lua_settop(L, 3);

@@ -1,9 +1,10 @@
-/* permit.c: the permits that hold something: probes.  Used once; one that nobody reports says so
+/* permit.c: the permits that hold something: probes, slots of a bulkhead.  Used once; one that nobody reports says so
  * itself. */
 #include "binding.h"
 
 /* Gives back what is held, unless that was done.  Raises nothing: it runs in finalisers. */
 static void permit_abandon(box_permit *box) {
+  neap__give_slot_back(box);
   if (box->permit.opaque == 0 || (box->panel && box->panel->is_gone)) return;
   uint64_t now_ms = box->clock.now_ms ? box->clock.now_ms(box->clock.context) : box->given_ms;
   neap_call call = {.outcome = NEAP_ABANDONED};

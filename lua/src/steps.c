@@ -7,7 +7,7 @@ static NEAP__SELDOM int refused(lua_State *L, const line *n, uint64_t now_ms, ne
   uint64_t retry_after_ms = neap__retry_after(n->breaker, n->rules, now_ms, verdict);
   lua_pushvalue(L, lua_upvalueindex(M_REFUSED));
   lua_pushvalue(L, lua_upvalueindex(M_OWNER));
-  lua_pushstring(L, neap_verdict_name(verdict));
+  lua_pushstring(L, line_refusal(verdict));
   compat_pushwide(L, retry_after_ms);
   neap__push_moved(L, moved);
   lua_call(L, 4, 2);
@@ -32,9 +32,10 @@ int neap__l_acquire(lua_State *L) {
   neap_permit permit;
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
-  neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, &permit, &moved);
+  neap_verdict verdict = line_acquire(n, now_ms, &permit, &moved);
+  if (n->is_layered) n->begun++;
   if (verdict > NEAP_ALLOW_BYPASS) return refused(L, n, now_ms, verdict, &moved);
-  if (verdict == NEAP_ALLOW_PROBE)
+  if (line_holds(n, verdict))
     neap__push_held(L, n, permit, now_ms, lua_upvalueindex(M_LINE), lua_upvalueindex(M_OWNER), 0);
   else
     neap__push_plain(L, neap__wide(permit, now_ms, n->number));
