@@ -15,8 +15,8 @@ local event = require "neap.event"
 local fallback = require "neap.fallback"
 local line = require "neap.line"
 local plain = require "neap.hosts.plain"
-local suggest = require "neap.suggest"
 local retry = require "neap.retry"
+local suggest = require "neap.suggest"
 local tally = require "neap.tally"
 
 local guard = {}
@@ -60,14 +60,14 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field host neap.Host
 ---@field serve? function
 ---@field call fun(self, f: function, ...: any): any, any, neap.Info|nil
+---@field call_by fun(self, by_ms: number, f: function, ...: any): any, any, neap.Info|nil as call;
+---  all of it ends by that instant on the guard's clock
 ---@field acquire fun(self, key?: string): neap.Permit|nil, neap.Refusal|nil
 ---@field report neap.Report
 ---@field deadline fun(self): integer|nil by when the call that began last should have ended: to be
 ---  asked first thing in it
 local Guard = { __name = "neap.guard" }
 Guard.__index = Guard
----@field call_by fun(self, by_ms: number, f: function, ...: any): any, any, neap.Info|nil as call;
----  all of it ends by that instant on the guard's clock
 
 function Guard:__tostring()
   return ("neap.guard (%s, %s)"):format(self.name, self.policy.hash)
@@ -217,41 +217,6 @@ end
 ---@param key? string
 ---@return neap.Snapshot|nil, string|nil message
 function Guard:snapshot(key)
--- ---- What is in files -------------------------------------------------------------------------
-
---- Does what is due beside calls: writes last good answers to their file, makes queued calls again.
---- To be called now and then, from any timer; with luv neap.tend does.
----@return number wait_ms when to call it again: 1000 at most
-function Guard:tend()
-  return math.min(TEND_MS, self.chain.durables:tend(self.line.native:now()) or TEND_MS)
-end
-
---- Writes last good answers to their files, waits for the disk, and lets go of all files: before the
---- program ends.  The guard goes on without them.
-function Guard:close()
-  self.chain.durables:close(self.line.native:now())
-end
-
-local VERDICTS = { success = "done", neutral = "own" }
-
---- Makes a queued call again, and says what it came to.
-local function replay(self, f, entry, done)
-  apart.spawn(self.host, function()
-    local of_key = self:line_of(entry.key)
-    local ok, outcome, value, reason = pcall(apart.attempt, of_key, f, { entry, n = 1 })
-    local wait_ms = ok and outcome == "refused" and value.retry_after_ms or nil
-    if not ok then self:warn("replay", "a queued call can't be made again: " .. tostring(outcome)) end
-    done(ok and VERDICTS[outcome] or "later", reason, wait_ms, self.line.native:now())
-  end)
-end
-
-local function replayer(self, options)
-  local of_host = self.host.replay
-  if of_host then return function(entry, done) of_host(self, entry, done) end end
-  if not options.replay then return nil end
-  return function(entry, done) replay(self, options.replay, entry, done) end
-end
-
   local of_key = existing(self, key)
   if not of_key then return no_such_key(self, key) end
   local snapshot = of_key.breaker:snapshot(self.policy.rules, of_key.native:now())
@@ -259,13 +224,13 @@ end
   local judged = totals.success + totals.slow_success + totals.failure + totals.slow_failure
   local ended = judged + totals.neutral
   snapshot.policy, snapshot.key, snapshot.hash = self.name, of_key.key, self.policy.hash
+  snapshot.bulkhead_in_flight, snapshot.bulkhead_rejected = of_key.native:slots()
   snapshot.neutral_share = ended > 0 and totals.neutral / ended or 0
   return snapshot
 end
 
 --- Sets the mode of one key, which goes before the policy's.
 ---@param key string|nil
-  snapshot.bulkhead_in_flight, snapshot.bulkhead_rejected = of_key.native:slots()
 ---@param mode neap.Mode|nil nil: back to the policy's
 ---@param action? { for_ms?: number, by?: string, reason?: string } without for_ms: for good
 ---@return boolean|nil, string|nil message
@@ -355,18 +320,18 @@ function Guard:stats()
   for _ in pairs(self.lines) do breakers = breakers + 1 end
   local stats = {
     fallbacks = self.chain:rows(), fallback_durations = self.chain:took(),
+    retries = {}, retry_budget = self.retries:left(self.policy.retry, self.line.native:now()),
     policy_errors = self.policy_errors, overflow = self.overflow, breakers = breakers,
     reloads = { ok = self.reloads, failed = self.failed_reloads },
     last_error = self.last_error, hash = self.policy.hash,
   }
+  for result, count in pairs(self.retries.counts) do stats.retries[result] = count end
   if self.is_shared then share(self, stats) end
   return stats
-    retries = {}, retry_budget = self.retries:left(self.policy.retry, self.line.native:now()),
 end
 
 -- ---- Generations ------------------------------------------------------------------------------
 
-  for result, count in pairs(self.retries.counts) do stats.retries[result] = count end
 --- The policy that has that number, or else the newest.
 function Guard:generation(number)
   local found = self.generations[number]
@@ -494,6 +459,7 @@ function guard.new(policy, options)
   self.events = event.queue(function(err)
     log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err))
   end)
+  self.retries = retry.new(policy.rules:numbers().seed)
   self.chain = fallback.chain {
     find = finder(options.guards),
     host = host,
@@ -507,5 +473,4 @@ function guard.new(policy, options)
   return self
 end
 
-  self.retries = retry.new(policy.rules:numbers().seed)
 return guard
