@@ -71,8 +71,8 @@ static int l_adopt(lua_State *L) {
   return 0;
 }
 
-static NEAP__SELDOM int push_refusal(lua_State *L, const char *reason, uint64_t retry_after_ms,
-                                     const neap_transition *moved) {
+static int push_refusal(lua_State *L, const char *reason, uint64_t retry_after_ms,
+                        const neap_transition *moved) {
   lua_pushnil(L);
   lua_pushstring(L, reason);
   compat_pushwide(L, retry_after_ms);
@@ -80,14 +80,21 @@ static NEAP__SELDOM int push_refusal(lua_State *L, const char *reason, uint64_t 
   return 4;
 }
 
-static NEAP__SELDOM int admit(lua_State *L, int breaker, int rules_index, neap_permit permit,
-                              uint64_t now_ms, neap_verdict verdict, const neap_transition *moved) {
+/* What acquire answers if it is not just a permit. */
+static NEAP__SELDOM int push_acquired(lua_State *L, int breaker, int rules_index,
+                                      neap_permit permit, uint64_t now_ms, neap_verdict verdict,
+                                      const neap_transition *moved) {
+  const box_breaker *box = (const box_breaker *)lua_touserdata(L, breaker);
+  const neap_rules *rules = (const neap_rules *)lua_touserdata(L, rules_index);
+  if (verdict > NEAP_ALLOW_BYPASS) {
+    uint64_t retry_after_ms = neap__retry_after(box->breaker, rules, now_ms, verdict);
+    return push_refusal(L, neap_verdict_name(verdict), retry_after_ms, moved);
+  }
   if (verdict == NEAP_ALLOW_PROBE) {
-    const box_breaker *box = (const box_breaker *)lua_touserdata(L, breaker);
     box_permit given = {.permit = permit,
                         .breaker = box->breaker,
                         .panel = box->panel,
-                        .rules = (const neap_rules *)lua_touserdata(L, rules_index),
+                        .rules = rules,
                         .given_ms = now_ms};
     neap__push_permit(L, &given, breaker, rules_index, 0, 0);
   } else {
@@ -107,14 +114,10 @@ static inline int acquire(lua_State *L, int breaker, int rules_index, neap_break
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
   neap_verdict verdict = neap_breaker_acquire(b, rules, now_ms, &permit, &moved);
-  if (verdict == NEAP_ALLOW && moved.cause == NEAP_BY_NOTHING) {
-    neap__push_plain(L, neap__wide(permit, now_ms, 0));
-    return 1;
-  }
-  if (verdict <= NEAP_ALLOW_BYPASS)
-    return admit(L, breaker, rules_index, permit, now_ms, verdict, &moved);
-  uint64_t retry_after_ms = neap__retry_after(b, rules, now_ms, verdict);
-  return push_refusal(L, neap_verdict_name(verdict), retry_after_ms, &moved);
+  if (verdict != NEAP_ALLOW || moved.cause != NEAP_BY_NOTHING)
+    return push_acquired(L, breaker, rules_index, permit, now_ms, verdict, &moved);
+  neap__push_first(L, neap__wide(permit, now_ms, 0));
+  return 1;
 }
 
 /* breaker:acquire(rules, now_ms) -> permit, nil, nil, moved | nil, reason, retry_after_ms, moved */
@@ -140,7 +143,8 @@ static neap_permit *check_permit(lua_State *L, int arg, const neap_breaker *b, u
   return plain;
 }
 
-static int push_reported(lua_State *L, neap_reported reported, const neap_transition *moved) {
+static NEAP__SELDOM int push_reported(lua_State *L, neap_reported reported,
+                                      const neap_transition *moved) {
   lua_pushstring(L, neap__reported_name(reported));
   if (moved->cause == NEAP_BY_NOTHING) return 1;
   neap__push_moved(L, moved);
@@ -298,14 +302,21 @@ static int l_tostring(lua_State *L) {
 
 /* ---- Bound closures -------------------------------------------------------------------------- */
 
+/* The fastest way: what it costs beyond Lua's own call is mostly calls back into Lua, and values
+ * kept across those.  So the usual way is straight, with the fewest of both; tests/bench/gates.lua
+ * has the count. */
+
 /* A breaker and rules, looked up and checked once. */
 typedef struct binding {
   neap_breaker *breaker;
   const box_panel *panel;
   const neap_rules *rules;
   neap_clock clock;
-  const void *success; /* identity of that string; NULL where Lua does not tell */
+  const void *success; /* identity of that string, or of not_told */
 } binding;
+
+/* Lua 5.1 and 5.3 tell no string's identity. */
+static const char not_told;
 
 /* The last only keeps the string. */
 enum {
@@ -317,31 +328,32 @@ enum {
   BIND_COUNT = BIND_SUCCESS
 };
 
-static const binding *the_binding(lua_State *L) {
+static inline const binding *the_binding(lua_State *L) {
   const binding *bound = (const binding *)lua_touserdata(L, lua_upvalueindex(BIND_THIS));
   if (bound->panel && !bound->panel->panel) luaL_error(L, "the breaker's panel is closed");
   return bound;
 }
 
+static inline uint64_t binding_now(const binding *bound) {
+  return bound->clock.now_ms(bound->clock.context);
+}
+
 /* acquire() -> as breaker:acquire */
 static int l_bound_acquire(lua_State *L) {
   const binding *bound = the_binding(L);
-  uint64_t now_ms = bound->clock.now_ms(bound->clock.context);
   return acquire(L, lua_upvalueindex(BIND_BREAKER), lua_upvalueindex(BIND_RULES), bound->breaker,
-                 bound->rules, now_ms);
+                 bound->rules, binding_now(bound));
 }
 
-/* report(permit, outcome, duration_ms, retry_after_ms) -> as breaker:report */
-static int l_bound_report(lua_State *L) {
-  const binding *bound = the_binding(L);
-  uint64_t now_ms = bound->clock.now_ms(bound->clock.context);
-  uint64_t wide;
-  if (lua_gettop(L) != 2 || !neap__read_plain(L, 1, &wide))
-    return report(L, bound->breaker, bound->rules, now_ms, 1);
+/* A report of a permit that neap__read_first() took, and of an outcome, and no more. */
+static inline int report_first(lua_State *L, const binding *bound, uint64_t wide,
+                               neap_outcome outcome) {
+  uint64_t now_ms = binding_now(bound);
   neap_permit permit = neap__narrow(wide);
-  bool is_success = bound->success && lua_topointer(L, 2) == bound->success;
-  neap_call call = {.outcome = is_success ? NEAP_SUCCESS : neap__check_outcome(L, 2),
-                    .duration_ms = neap__wide_age_ms(wide, now_ms)};
+  neap_call call;
+  call.outcome = outcome;
+  call.duration_ms = neap__wide_age_ms(wide, now_ms);
+  call.retry_after_ms = 0;
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
   neap_reported reported =
@@ -350,6 +362,23 @@ static int l_bound_report(lua_State *L) {
     return push_reported(L, reported, &moved);
   lua_pushvalue(L, lua_upvalueindex(BIND_COUNTED));
   return 1;
+}
+
+static NEAP__SELDOM int report_named(lua_State *L, const binding *bound, uint64_t wide) {
+  return report_first(L, bound, wide, neap__check_outcome(L, 2));
+}
+
+static NEAP__SELDOM int report_other(lua_State *L, const binding *bound) {
+  return report(L, bound->breaker, bound->rules, binding_now(bound), 1);
+}
+
+/* report(permit, outcome, duration_ms, retry_after_ms) -> as breaker:report */
+static int l_bound_report(lua_State *L) {
+  const binding *bound = the_binding(L);
+  uint64_t wide;
+  if (lua_gettop(L) != 2 || !neap__read_first(L, 1, &wide)) return report_other(L, bound);
+  if (lua_topointer(L, 2) != bound->success) return report_named(L, bound, wide);
+  return report_first(L, bound, wide, NEAP_SUCCESS);
 }
 
 /* The binding is at index 3, "success" at 4. */
@@ -371,7 +400,8 @@ static int l_bind(lua_State *L) {
   const box_breaker *box = (const box_breaker *)lua_touserdata(L, 1);
   binding *bound = (binding *)compat_new(L, sizeof *bound, 0);
   lua_pushliteral(L, "success");
-  *bound = (binding){b, box->panel, rules, neap_clock_coarse(), lua_topointer(L, 4)};
+  const void *success = lua_topointer(L, 4);
+  *bound = (binding){b, box->panel, rules, neap_clock_coarse(), success ? success : &not_told};
   push_bound(L, l_bound_acquire);
   push_bound(L, l_bound_report);
   return 2;

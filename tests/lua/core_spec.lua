@@ -265,6 +265,34 @@ describe("a breaker", function()
     assert.error_matches(function() report(1, "fine") end, "outcome must be \"success\"")
   end)
 
+  it("reports by its closures what its methods take, and refuses the same", function()
+    local acquire, report = b:bind(r)
+    local permit = acquire()
+    for _, not_one in ipairs { tostring(permit), 1.5, -permit, NAN, INF, {}, true, print } do
+      assert.error_matches(function() report(not_one, "success") end,
+        "permit must be what acquire gave")
+    end
+    assert.error_matches(function() report(nil, "success") end, "permit must be")
+    assert.error_matches(function() report() end, "permit must be")
+    assert.error_matches(function() report(permit) end, "outcome must be")
+    for _, outcome in ipairs { 1, {}, "Success", "success\0" } do
+      assert.error_matches(function() report(permit, outcome) end, "outcome must be")
+    end
+    assert.error_matches(function() report(permit, "success", "5") end, "duration_ms must be")
+    assert.error_matches(function() report(permit, "success", 5, "1") end, "retry_after_ms must be")
+    assert.equal(0, b:snapshot(r, core.clock_coarse()).calls)
+
+    assert.equal("counted", report(permit, table.concat { "suc", "cess" }))
+    for _, outcome in ipairs { "success", "failure", "timeout", "neutral", "abandoned" } do
+      b:reset(r, core.clock_coarse())
+      assert.equal("counted", report(acquire(), outcome, 7))
+      assert.equal("counted", report(acquire(), outcome))
+      local totals = b:snapshot(r, core.clock_coarse()).totals
+      assert.equal(outcome == "success" and 3 or 2, totals[outcome], outcome)
+    end
+    assert.same({ "used", "stale" }, { report(0, "success"), report(permit, "success") })
+  end)
+
   it("is equal to another handle of itself only", function()
     local panel = core.panel(2)
     assert.equal(panel:claim "a", panel:claim "a")
