@@ -249,8 +249,8 @@ function generation.new(parts)
     classify = parts.classify, has_classify = parts.has_classify,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
+    retry = retry, bulkhead = section_of(values, "bulkhead"), deadline_ms = values.deadline_ms,
   }
 end
-    retry = retry, bulkhead = section_of(values, "bulkhead"), deadline_ms = values.deadline_ms,
 
 return generation
