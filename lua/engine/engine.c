@@ -87,10 +87,10 @@ static int l_successes(lua_State *L) {
   return 0;
 }
 
-static void push_paths(lua_State *L, const neap_engine_options *o) {
-  lua_createtable(L, (int)o->policy_count, 0);
-  for (size_t i = 0; i < o->policy_count; i++) {
-    lua_pushstring(L, o->policies[i]);
+static void push_paths(lua_State *L, const char *const *paths, size_t count) {
+  lua_createtable(L, (int)count, 0);
+  for (size_t i = 0; i < count; i++) {
+    lua_pushstring(L, paths[i]);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
 }
@@ -107,9 +107,9 @@ static void push_options(lua_State *L, const neap_engine_options *o) {
   };
   lua_newtable(L);
   luaL_setfuncs(L, functions, 0);
-  push_paths(L, o);
+  push_paths(L, o->policies, o->policy_count);
   lua_setfield(L, -2, "paths");
-  lua_pushstring(L, o->params); /* NULL: nil */
+  push_paths(L, o->params, o->param_count);
   lua_setfield(L, -2, "params");
   lua_pushinteger(L, o->max_breakers ? o->max_breakers : BREAKERS);
   lua_setfield(L, -2, "max_breakers");

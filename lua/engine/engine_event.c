@@ -94,10 +94,10 @@ static void read_transition(lua_State *L, neap_transition *moved) {
 }
 
 static neap_event_kind kind_field(lua_State *L) {
-  static const char *const kinds[] = {"transition", "reloaded", "reload_failed",
-                                      "gone",       "orphaned", "back"};
+  static const char *const kinds[] = {"transition", "reloaded", "reload_failed", "gone",
+                                      "orphaned",   "back",     "params"};
   const char *text = text_field(L, "kind");
-  for (int kind = NEAP_EVENT_TRANSITION; kind <= NEAP_EVENT_POLICY_BACK; kind++)
+  for (int kind = NEAP_EVENT_TRANSITION; kind <= NEAP_EVENT_PARAMS; kind++)
     if (strcmp(text, kinds[kind]) == 0) return (neap_event_kind)kind;
   luaL_error(L, "unknown event kind %s", text);
   return NEAP_EVENT_TRANSITION;

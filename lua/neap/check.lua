@@ -5,12 +5,16 @@
 ---   json    report -> for programs
 
 local core = require "neap.core"
+local declared = require "neap.declared"
 local json = require "neap.cmd.json"
+local lines = require "neap.lines"
+local parameters = require "neap.parameters"
 local params_file = require "neap.params_file"
 local policy = require "neap.policy"
 local policy_files = require "neap.policy_files"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
+local settings = require "neap.settings"
 local verdicts = require "neap.cmd.verdicts"
 
 local check = {}
@@ -51,25 +55,33 @@ local function files_of(paths, report)
   return files, has_directory
 end
 
-local function read_params(path, files, report)
-  if not path then return {} end
+local function read_params(path, names, report)
   local text, message = core.read(path, MAX_FILE)
   local value
   if text then value, message = params_file.parse(text, path) end
   if value then
-    local names = policy_files.names_of(files)
     report.errors[#report.errors + 1] = params_file.stranger(value, names, text, path)
-    return value
+    return { path = path, value = value, lines = lines.of(text) }
   end
   local file, line, rest = message:match("^([^:\n]+):(%d+): (.*)$")
   report.errors[#report.errors + 1] = problem.new {
     file = file or path, line = tonumber(line), message = rest or message:gsub("^[^:\n]+: ", ""),
   }
-  return {}
+  return { path = path }
 end
 
-local function check_file(path, params, report)
-  local loaded, err = policy.load(path, { params = params[policy_files.name_of(path)] })
+--- What is set for the policies: a function of a policy's name.
+local function read_settings(options, files, report)
+  local names, of_files = policy_files.names_of(files), {}
+  for i, path in ipairs(options.params or {}) do of_files[i] = read_params(path, names, report) end
+  local environment, problems =
+    settings.environment(options.environment or settings.variables(), names)
+  for _, one in ipairs(problems) do report.errors[#report.errors + 1] = one end
+  return function(name) return settings.for_policy(of_files, environment, name) end
+end
+
+local function check_file(path, settings_for, report)
+  local loaded, err = policy.load(path, { settings = settings_for(policy_files.name_of(path)) })
   if loaded then
     report.policies[#report.policies + 1] = loaded
     return
@@ -77,10 +89,11 @@ local function check_file(path, params, report)
   for _, one in ipairs(err.all or { err }) do report.errors[#report.errors + 1] = one end
 end
 
---- Policies that a fallback.guard names and that are not among the files: wrong in a directory,
---- which is what is served; a file may be one of more.
-local function check_guards(files, is_all, report)
-  local names = policy_files.names_of(files)
+--- Policies that a fallback.guard names and that are not among those that load: wrong in a
+--- directory, which is what is served; a file may be one of more.
+local function check_guards(is_all, report)
+  local names = {}
+  for i, loaded in ipairs(report.policies) do names[i] = loaded.name end
   for _, loaded in ipairs(report.policies) do
     local fault = policy_files.missing_guard(loaded, names)
     if fault and is_all then
@@ -93,15 +106,16 @@ end
 
 --- Loads every policy that the paths stand for.
 ---@param paths string[]  files, and directories of them
----@param options? { params?: string }  a file that returns { POLICY = { … } }, of these policies
+---@param options? { params?: string[], environment?: table<string, string> }  files that return
+---  { POLICY = { … } }, of these policies; variables, those of the process if not given
 ---@return neap.check.report
 function check.run(paths, options)
   options = options or {}
   local report = { policies = {}, errors = {} }
   local files, has_directory = files_of(paths, report)
-  local params = read_params(options.params, files, report)
-  for _, file in ipairs(files) do check_file(file, params, report) end
-  check_guards(files, has_directory, report)
+  local settings_for = read_settings(options, files, report)
+  for _, file in ipairs(files) do check_file(file, settings_for, report) end
+  check_guards(has_directory, report)
   report.ok = #report.errors == 0
   return report
 end
@@ -148,7 +162,8 @@ local function value_at(config, key)
   return config[section] and config[section][name]
 end
 
---- Rows of { key, value, is a default }, in the order of the schema.
+--- Rows of { key, value, is a default }, in the order of the schema; in place of true, what else is
+--- to be said.
 local function rows_of(loaded)
   local rows = {}
   for _, spec in ipairs(schema.keys) do
@@ -173,12 +188,34 @@ local function add_stages(rows, loaded)
   end
 end
 
+local SHOWN_PARAM = { ms = milliseconds, share = SHOWN.share }
+
+--- A param's value as it is read, by its declared type.
+local function shown_param(row, value)
+  local show = type(value) == "number" and SHOWN_PARAM[row.type]
+  return show and show(value) or parameters.inline(value)
+end
+
+--- What a param may be, its default, where its value is from and what it is for.
+local function about_param(row)
+  if not row.type then return row.from end
+  local parts = { declared.expected(row) }
+  if row.default == nil then
+    parts[2] = "no default"
+  elseif row.from == "default" then
+    parts[2] = "default"
+  else
+    parts[2] = "default " .. shown_param(row, row.default)
+  end
+  if row.from ~= "default" then parts[3] = "from " .. row.from end
+  return table.concat(parts, "; ") .. (row.doc and "  # " .. row.doc or "")
+end
+
 local function add_params(rows, loaded)
-  local names = {}
-  for name in pairs(loaded.params) do names[#names + 1] = tostring(name) end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    rows[#rows + 1] = { "params." .. name, inline(loaded.params[name]), false }
+  for _, row in ipairs(loaded.parameters) do
+    rows[#rows + 1] = {
+      "params." .. tostring(row.name), shown_param(row, row.value), about_param(row),
+    }
   end
 end
 
@@ -209,7 +246,8 @@ local function policy_text(loaded, paint)
   for _, row in ipairs(rows) do
     local left = ("  %-" .. key_width .. "s  %s"):format(row[1], row[2])
     local pad = (" "):rep(value_width - #row[2] + 2)
-    out[#out + 1] = row[3] and left .. pad .. paint(DIM, "default") or left
+    local more = row[3] == true and "default" or row[3]
+    out[#out + 1] = more and left .. pad .. paint(DIM, more) or left
   end
   for _, warning in ipairs(loaded.warnings) do
     out[#out + 1] = paint(YELLOW, "warning") .. ": " .. warning
@@ -243,6 +281,19 @@ function check.config(loaded)
   return config
 end
 
+--- The params, for JSON: what is declared of each, its value and where it is from.
+---@param loaded neap.Policy
+---@return table
+function check.parameters(loaded)
+  local list = {}
+  for i, row in ipairs(loaded.parameters or {}) do
+    local value = {}
+    for field, of_field in pairs(row) do value[field] = of_field end
+    list[i] = value
+  end
+  return json.list(list)
+end
+
 local function policy_value(loaded)
   local given = {}
   for key in pairs(loaded.given) do given[#given + 1] = key end
@@ -250,7 +301,7 @@ local function policy_value(loaded)
   return {
     name = loaded.name, path = loaded.path, hash = loaded.hash, config = check.config(loaded),
     given = json.list(given), verdicts = verdicts.of(loaded), warnings = json.list(loaded.warnings),
-    sources = json.list(loaded.sources),
+    sources = json.list(loaded.sources), parameters = check.parameters(loaded),
   }
 end
 

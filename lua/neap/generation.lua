@@ -244,6 +244,8 @@ function generation.new(parts)
     name = values.name, path = parts.path, hash = parts.hash, sources = sources_of(parts),
     rules = parts.rules, config = config_of(parts), given = given_in(values),
     timeout_ms = values.timeout_ms, mode = values.mode or "auto", params = parts.params,
+    params_hash = core.fingerprint(parts.params_text), declares = parts.declared.specs ~= nil,
+    parameters = parts.declared:rows(), settings = parts.settings,
     warnings = warnings_of(parts), stages = parts.stages, guards = guards_of(parts),
     fallback_on = set_of(values.fallback_on or schema.by_key.fallback_on.default),
     classify = parts.classify, has_classify = parts.has_classify,

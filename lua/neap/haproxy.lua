@@ -46,7 +46,7 @@ local DEFAULT = proxied.DEFAULT
 ---@field panel? string the shared panel's path, on tmpfs such as /dev/shm; needed by
 ---  lua-load-per-thread
 ---@field rows? integer of the panel, if it has to be made: 1024 if not given
----@field params? string a Lua file that returns { policy name = params }
+---@field params? string|string[] Lua files that return { policy name = params }
 ---@field max_keys? integer as of neap.guard
 ---@field on_event? fun(event: neap.Event) without: transitions go to HAProxy's log
 

@@ -47,7 +47,7 @@ local DEFAULT, TRY = "default", 3 -- TRY: as KIND_TRY in lua/src/nginx.c
 ---@field panel? string the shared panel's path, on tmpfs such as /dev/shm; without: each worker
 ---  judges by itself
 ---@field rows? integer of the panel, if it has to be made: 1024 if not given
----@field params? string a Lua file that returns { policy name = params }
+---@field params? string|string[] Lua files that return { policy name = params }
 ---@field count? "requests"|"tries" what is one outcome when nginx tries several servers: the
 ---  request, which ends as its last try did (the default); or each try
 ---@field max_keys? integer as of neap.guard

@@ -79,4 +79,54 @@ function parameters.text(params)
   return table.concat(parts)
 end
 
+local LONGEST = 60
+
+local function write_inline(value, parts, depth)
+  if type(value) ~= "table" or depth > 3 then
+    parts[#parts + 1] = type(value) == "table" and "{ … }" or problem.shown(value)
+    return
+  end
+  local keys = {}
+  for key in next, value do keys[#keys + 1] = key end
+  if #keys == 0 then
+    parts[#parts + 1] = "{}"
+    return
+  end
+  table.sort(keys, goes_before)
+  parts[#parts + 1] = "{ "
+  for i, key in ipairs(keys) do
+    if i > 1 then parts[#parts + 1] = ", " end
+    if #keys ~= #value then parts[#parts + 1] = tostring(key) .. " = " end
+    write_inline(value[key], parts, depth + 1)
+  end
+  parts[#parts + 1] = " }"
+end
+
+--- Data in a line, a table's too, if need be cut: { eu = 1, us = 2 }.
+---@param value any plain data: nobody's metatable
+---@return string
+function parameters.inline(value)
+  if value == nil then return "not set" end
+  local parts = {}
+  write_inline(value, parts, 1)
+  local text = table.concat(parts)
+  if type(value) ~= "table" or #text <= LONGEST then return text end
+  return (text:sub(1, LONGEST):gsub("[\192-\255]?[\128-\191]*$", "")) .. "…"
+end
+
+--- Whether two values are the same data.
+---@param a any
+---@param b any
+---@return boolean
+function parameters.same(a, b)
+  if type(a) ~= "table" or type(b) ~= "table" then return a == b end
+  for key, value in next, a do
+    if not parameters.same(value, b[key]) then return false end
+  end
+  for key in next, b do
+    if a[key] == nil then return false end
+  end
+  return true
+end
+
 return parameters

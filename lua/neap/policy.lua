@@ -9,11 +9,13 @@
 
 local classify = require "neap.classify"
 local core = require "neap.core"
+local declared = require "neap.declared"
 local generation = require "neap.generation"
 local lines = require "neap.lines"
 local parameters = require "neap.parameters"
 local problem = require "neap.problem"
 local sandbox = require "neap.sandbox"
+local settings = require "neap.settings"
 local stages = require "neap.stages"
 local together = require "neap.together"
 local validate = require "neap.validate"
@@ -34,7 +36,11 @@ local unpack = table.unpack or _G.unpack
 ---@field given table<string, true> the keys that the file sets itself, by their paths
 ---@field timeout_ms? integer
 ---@field mode string
----@field params table a copy of what was given
+---@field params table in force: what was given, or what the file declares, defaults included
+---@field params_hash string of them
+---@field declares boolean whether the file declares its params
+---@field parameters neap.declared.row[] each of them, and where its value is from
+---@field settings neap.Setting[] what was given
 ---@field warnings string[] what is allowed but hardly was meant
 ---@field stages neap.Stage[] the fallback chain, in order
 ---@field fallback_on table<string, boolean> the causes that make it answer
@@ -46,6 +52,7 @@ local unpack = table.unpack or _G.unpack
 
 ---@class (exact) neap.policy.Options
 ---@field params? table numbers, texts, booleans and tables of them that the deployment sets
+---@field settings? neap.Setting[] in place of params: with where they are set
 ---@field root? string where `require` looks; the file's directory if nil
 ---@field budget? neap.Budget of one decision
 ---@field read? fun(path: string): string|nil, string|nil how files are read
@@ -103,14 +110,25 @@ end
 
 local function refused(fields) return nil, problem.error { problem.new(fields) } end
 
+--- What is given from outside the file: nil and what is wrong with it.
+local function given_params(path, options)
+  local given = options.settings
+  if not given then
+    local copy, fault = parameters.copy(options.params or {})
+    if not copy then return nil, fault end
+    given = settings.of(copy)
+  end
+  return declared.new(given, { path = path, policy = base_name(path) })
+end
+
 --- What a generation is made of: the sandbox, and the libraries that the file sees in it.
 local function new_parts(path, options)
-  local params, fault = parameters.copy(options.params or {})
+  local params, fault = given_params(path, options)
   if not params then return refused { file = path, key = fault.key, message = fault.message } end
   local library, noted = stages.library()
   local own_classify, originals = classify.new()
   return {
-    path = path, params = params, params_text = parameters.text(params),
+    path = path, declared = params, settings = params.given,
     noted = noted, library = own_classify, classifiers = originals,
     sandbox = sandbox.new {
       root = options.root or path:match("^(.*)/[^/]*$") or ".",
@@ -118,7 +136,7 @@ local function new_parts(path, options)
       budget = options.budget,
       globals = {
         classify = own_classify, fallback = library,
-        params = parameters.copy(params), -- which the policy may change
+        params = params.params,
       },
     },
   }
@@ -154,6 +172,9 @@ local function parse(text, path, options)
   local parts, err = new_parts(path, options)
   if not parts then return nil, err end
   local ok, given = sandbox.load(parts.sandbox, text, path)
+  parts.params = parts.declared:close()
+  parts.params_text = parameters.text(parts.params)
+  if parts.declared.problems[1] then return nil, problem.error(parts.declared.problems) end
   if not ok then return nil, problem.error { of_lua(path, given) } end
   local report, problems, line_of = new_report(path, text)
   if type(given) ~= "table" then

@@ -18,7 +18,7 @@ local RETRY_MS = 2000 -- after something went wrong with looking at the files
 -- ---- Options ----------------------------------------------------------------------------------
 
 local OPTIONS = {
-  policies = "any", panel = "string", rows = "number", params = "string", max_keys = "number",
+  policies = "any", panel = "string", rows = "number", params = "any", max_keys = "number",
   on_event = "function",
 }
 
@@ -114,7 +114,7 @@ function proxied.adopter(guards, options, own)
   end
 end
 
-local LEVELS = { reloaded = "info", back = "info" } -- of the others: "warning"
+local LEVELS = { reloaded = "info", back = "info", params = "info" } -- of the others: "warning"
 
 --- Reads the policies; raises if any is wrong.
 ---@param options table as open was given them

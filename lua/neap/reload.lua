@@ -12,8 +12,12 @@
 --
 -- No clock, timer, file or event loop of its own: all are handed in.  With luv: neap.watch.
 
+local lines = require "neap.lines"
+local parameters = require "neap.parameters"
 local params_file = require "neap.params_file"
 local policy_files = require "neap.policy_files"
+local problem = require "neap.problem"
+local settings = require "neap.settings"
 local watched = require "neap.watched"
 
 local reload = {}
@@ -28,6 +32,7 @@ local ORPHAN_MS = 10000 -- and its policy is an orphan after this long
 ---| "gone"          # a file is gone, its policy serves
 ---| "orphaned"      # … and has been for 10 s
 ---| "back"          # a file is again what the serving policy was loaded from
+---| "params"        # other params are in force: what they were and are, and who set them
 
 ---@class (exact) neap.reload.event
 ---@field kind neap.reload.kind
@@ -43,8 +48,12 @@ local ORPHAN_MS = 10000 -- and its policy is an orphan after this long
 
 ---@class (exact) neap.reload.options
 ---@field paths string[] policy files, and directories of them (*.lua, not below)
----@field params? string a Lua file that returns { policy name = params }
----@field load? fun(path: string, params: table|nil, read: function): table|nil, any by neap.policy
+---@field params? string|string[] Lua files that return { policy name = params }: of what several
+---  say, the last counts; tables are merged, name by name
+---@field environment? table<string, string> the variables NEAP_PARAM_POLICY__NAME; without: those
+---  of the process, as they are now
+---@field load? fun(path: string, given: neap.Setting[], read: function): table|nil, any by
+---  neap.policy
 ---@field adopt fun(policy: table, path: string): boolean|nil, string|nil
 ---@field has_others? boolean there are guards of no file here, which fallbacks may name
 ---@field now fun(): integer
@@ -74,21 +83,17 @@ local function fail(self, item, err)
   tell(self, item, "reload_failed", item.error)
 end
 
+--- The file as it was attempted is what serves.
+local function is_right(item)
+  item.error, item.is_gone, item.is_orphaned = nil, nil, nil
+  item.served = item.attempted
+end
+
 --- The file is as it was when the serving policy was loaded from it.
 local function restored(self, item)
   local was_wrong = item.error or item.is_gone
-  item.error, item.is_gone, item.is_orphaned = nil, nil, nil
+  is_right(item)
   if was_wrong then tell(self, item, "back", item.path .. ": is again what is serving") end
-end
-
---- Loads the policy from what was seen: policy | nil, err.  Changes nothing that serves.
-local function load(self, item, texts)
-  local params = self.params and self.params.value[item.name]
-  local noted, read = watched.reader(self.files, texts)
-  local policy, err = self.load(item.path, params, read)
-  if noted[item.path] == nil then noted[item.path] = texts[item.path] end
-  item.attempted, item.candidate, item.params = noted, nil, params
-  return policy, err
 end
 
 local function names_of(self)
@@ -97,40 +102,122 @@ local function names_of(self)
   return names
 end
 
+--- What is set for a policy: by the parameter files, in their order, by the environment, and by
+--- operators.
+---@return neap.Setting[]
+local function settings_of(self, item)
+  local list = settings.for_policy(self.param_files, self.environment, item.name)
+  for _, entry in ipairs(item.set) do list[#list + 1] = entry end
+  return list
+end
+
+--- Loads the policy from what was seen: policy | nil, err.  Changes nothing that serves.
+local function load(self, item, texts)
+  local given = settings_of(self, item)
+  local noted, read = watched.reader(self.files, texts)
+  local policy, err = self.load(item.path, given, read)
+  if noted[item.path] == nil then noted[item.path] = texts[item.path] end
+  item.attempted, item.candidate = noted, nil
+  item.round, item.given = self.round, settings.text(given)
+  return policy, err
+end
+
+--- Whether something else is set for it than when it was attempted last.
+local function is_set_anew(self, item)
+  if item.round == self.round then return false end
+  item.round = self.round
+  return settings.text(settings_of(self, item)) ~= item.given
+end
+
+--- The policies that there are, or will be as soon as they are looked at: not those whose file is
+--- wrong.
+local function served_names(self)
+  local names = {}
+  for _, item in ipairs(self.items) do
+    if item.policy or not item.error then names[#names + 1] = item.name end
+  end
+  return names
+end
+
 --- What is wrong with the guards that its fallbacks name; nil if they will be there.
-local function missing_guard(self, item, policy)
+local function guard_fault(self, policy)
   if self.has_others then return nil end
-  local fault
-  fault, item.lacks = policy_files.missing_guard(policy, names_of(self))
-  return fault
+  return policy_files.missing_guard(policy, served_names(self))
 end
 
 --- Whether the policy that the file was refused for lack of is there by now.
 local function has_come(self, item)
   if not item.lacks then return false end
-  for _, name in ipairs(names_of(self)) do
+  for _, name in ipairs(served_names(self)) do
     if name == item.lacks then return true end
   end
   return false
 end
 
+local UNSET = {}
+
+--- What differs between the params of two generations: { { name =, old =, new =, from = } … }.
+local function changes_of(was, is)
+  local old, changes, seen = {}, {}, {}
+  for _, row in ipairs(was.parameters or {}) do old[row.name] = row end
+  local function compare(name, before, after, from)
+    if parameters.same(before, after) then return end
+    changes[#changes + 1] = { name = name, old = before, new = after, from = from }
+  end
+  for _, row in ipairs(is.parameters or {}) do
+    seen[row.name] = true
+    compare(row.name, (old[row.name] or UNSET).value, row.value, row.from)
+  end
+  for _, row in ipairs(was.parameters or {}) do
+    if not seen[row.name] then compare(row.name, row.value, nil, "not set any more") end
+  end
+  return changes
+end
+
+--- "flags: params 3: timeout_ms 300 -> 500, failures 5 -> 3 (admin, by alice: it is slow)"
+local function changes_said(item, changes)
+  local said = {}
+  for i, one in ipairs(changes) do
+    -- What is not declared may be nobody's business.
+    local values = item.policy.declares
+      and (" %s -> %s"):format(parameters.inline(one.old), parameters.inline(one.new)) or ""
+    local follows = changes[i + 1] and changes[i + 1].from == one.from
+    said[i] = ("%s%s%s"):format(tostring(one.name), values, follows and "" or
+      (" (%s)"):format(one.from))
+  end
+  return ("%s: params %d: %s"):format(item.name, item.params_version, table.concat(said, ", "))
+end
+
+--- Counts and tells a change of params.
+local function note_params(self, item, was)
+  local changes = was and changes_of(was, item.policy) or {}
+  if was and #changes == 0 then return changes end
+  item.params_version, item.params_at_ms = item.params_version + 1, self.now()
+  if was then tell(self, item, "params", changes_said(item, changes)) end
+  return changes
+end
+
 local function adopt(self, item, policy)
   local ok, err = self.adopt(policy, item.path)
   if not ok then return nil, err end
+  local was = item.policy
   item.policy, item.name, item.loaded_at_ms = policy, policy.name, self.now()
-  item.error, item.is_gone, item.is_orphaned = nil, nil, nil
-  return true
+  return true, note_params(self, item, was)
 end
 
 local function attempt(self, item, texts)
   local policy, err = load(self, item, texts)
   item.lacks = nil
-  err = err or missing_guard(self, item, policy)
+  if policy then err, item.lacks = guard_fault(self, policy) end
   if err then return fail(self, item, err) end
-  if item.policy and policy.hash == item.policy.hash then return restored(self, item) end
+  if item.policy and policy.hash == item.policy.hash then
+    item.policy = policy -- the same, but for where its params are set
+    return restored(self, item)
+  end
   local is_first = not item.policy
   local ok, message = adopt(self, item, policy)
   if not ok then return fail(self, item, message) end
+  is_right(item)
   item.reloads = item.reloads + 1
   tell(self, item, "reloaded",
     ("%s: %s, %s"):format(item.path, is_first and "loaded" or "reloaded", policy.hash))
@@ -160,10 +247,8 @@ local function look_at(self, item, now_ms, is_forced)
   item.missing_ms = nil
   local at_ms = watched.due_ms(item, texts, now_ms)
   -- Nothing new in the files, but maybe in what is set for them; or somebody wants it tried again.
-  local is_set_anew = self.params and item.params ~= self.params.value[item.name]
-  if not at_ms and (is_set_anew or (is_forced and item.error) or has_come(self, item)) then
-    at_ms = now_ms
-  end
+  local is_due = is_set_anew(self, item) or has_come(self, item)
+  if not at_ms and (is_due or is_forced and item.error) then at_ms = now_ms end
   if not at_ms then
     if item.is_gone then restored(self, item) end
     return nil
@@ -173,14 +258,17 @@ local function look_at(self, item, now_ms, is_forced)
 end
 
 local function new_item(path)
-  return { path = path, name = policy_files.name_of(path), reloads = 0, failures = 0 }
+  return {
+    path = path, name = policy_files.name_of(path), reloads = 0, failures = 0,
+    set = {}, params_version = 0,
+  }
 end
 
 -- ---- Parameters -------------------------------------------------------------------------------
 
---- The value of the parameter file: nil, err if it does not hold one, or names no policy here.
-local function evaluate_params(self, texts)
-  local path = self.params.path
+--- The value of a parameter file: nil, err if it does not hold one, or names no policy here.
+local function evaluate_params(self, file, texts)
+  local path = file.path
   local text, err = watched.text(texts[path], path)
   if not text then return nil, err end
   local value
@@ -188,15 +276,15 @@ local function evaluate_params(self, texts)
   if not value then return nil, err end
   err = params_file.stranger(value, names_of(self), text, path)
   if err then return nil, tostring(err) end
-  return value
+  return value, text
 end
 
-local function attempt_params(self, texts)
-  local item = self.params
-  item.attempted, item.candidate = texts, nil
-  local value, err = evaluate_params(self, texts)
-  if not value then return fail(self, item, err) end
-  item.value, item.error = value, nil
+local function attempt_params(self, file, texts)
+  file.attempted, file.candidate = texts, nil
+  local value, text = evaluate_params(self, file, texts)
+  if not value then return fail(self, file, text) end
+  file.value, file.error, file.lines = value, nil, lines.of(text)
+  self.round = self.round + 1
 end
 
 -- ---- Looking ----------------------------------------------------------------------------------
@@ -238,11 +326,11 @@ local function look(self, is_forced)
   local now_ms = self.now()
   local next_ms = now_ms + SCAN_MS
   refresh(self)
-  if self.params then
-    local texts = watched.contents(self.files, self.params)
-    local at_ms = watched.due_ms(self.params, texts, now_ms)
+  for _, file in ipairs(self.param_files) do
+    local texts = watched.contents(self.files, file)
+    local at_ms = watched.due_ms(file, texts, now_ms)
     if at_ms and (is_forced or now_ms >= at_ms) then
-      attempt_params(self, texts)
+      attempt_params(self, file, texts)
     elseif at_ms then
       next_ms = math.min(next_ms, at_ms)
     end
@@ -267,11 +355,12 @@ function Reloader:force()
   local before = 0
   for _, item in ipairs(self.items) do before = before + item.reloads end
   look(self, true)
-  local after, failed = 0, self.params and self.params.error and 1 or 0
+  local after, failed = 0, 0
   for _, item in ipairs(self.items) do
     after = after + item.reloads
     if item.error then failed = failed + 1 end
   end
+  for _, file in ipairs(self.param_files) do failed = failed + (file.error and 1 or 0) end
   return after - before, failed
 end
 
@@ -290,7 +379,7 @@ function Reloader:watched()
     add(item.path)
     for path in pairs(item.attempted or {}) do add(path) end
   end
-  if self.params then add(self.params.path) end
+  for _, file in ipairs(self.param_files) do add(file.path) end
   table.sort(directories)
   table.sort(files)
   return directories, files
@@ -306,8 +395,10 @@ end
 ---@field is_orphaned boolean
 ---@field reloads integer
 ---@field failures integer
+---@field params_version? integer of a policy: how many sets of params have been in force
+---@field params_at_ms? integer since when the last one is
 
---- One row for each file, the parameter file included, for people who ask.
+--- One row for each file, the parameter files included, for people who ask.
 ---@return neap.reload.row[]
 function Reloader:rows()
   local rows = {}
@@ -322,11 +413,68 @@ function Reloader:rows()
       is_orphaned = item.is_orphaned or false,
       reloads = item.reloads,
       failures = item.failures,
+      params_version = item.policy and item.params_version,
+      params_at_ms = item.policy and item.params_at_ms,
     }
   end
   for _, item in ipairs(self.items) do add(item) end
-  if self.params then add(self.params) end
+  for _, file in ipairs(self.param_files) do add(file) end
   return rows
+end
+
+-- ---- Operators --------------------------------------------------------------------------------
+
+local NO_DECLARATION = "%s declares no parameters, so nothing can be checked: it needs "
+  .. "params.declare { … } at the top of %s"
+
+local function item_named(self, name)
+  for _, item in ipairs(self.items) do
+    if item.name == name and item.policy then return item end
+  end
+end
+
+--- The params of a policy: what is declared, in force and where it is from; nil: no such policy.
+---@param name string
+---@return neap.Policy|nil policy, neap.reload.row|nil row
+function Reloader:params(name)
+  local item = item_named(self, name)
+  if not item then return nil end
+  for _, row in ipairs(self:rows()) do
+    if row.path == item.path then return item.policy, row end
+  end
+end
+
+--- Puts to work what comes of a policy's files, as they serve, and of what is set for it now.
+local function reload_settings(self, item)
+  local given = settings_of(self, item)
+  local _, read = watched.reader(self.files, item.served)
+  local policy, err = self.load(item.path, given, read)
+  err = err or guard_fault(self, policy)
+  if err then return nil, err end
+  local ok, changes = true, {}
+  if policy.hash ~= item.policy.hash then ok, changes = adopt(self, item, policy) end
+  if not ok then return nil, changes end
+  item.policy, item.given = policy, settings.text(given)
+  return changes
+end
+
+--- Sets params of one policy, until the program ends: all of the change, or nothing of it.  They go
+--- before what files and the environment say.  It is a reload of that policy, from its files as
+--- they serve: nothing else is looked at.
+---@param name string
+---@param change neap.settings.change
+---@return { name: string, old: any, new: any, from: string }[]|nil changes, any err
+function Reloader:set_params(name, change)
+  local item = item_named(self, name)
+  if not item then return nil, "there is no policy " .. problem.shown(name) end
+  if not item.policy.declares then return nil, NO_DECLARATION:format(item.name, item.path) end
+  local was = item.set
+  local set, err = settings.changed(was, change)
+  if not set then return nil, err end
+  item.set = set
+  local changes, fault = reload_settings(self, item)
+  if not changes then item.set = was end
+  return changes, fault
 end
 
 -- ---- Opening ----------------------------------------------------------------------------------
@@ -356,19 +504,35 @@ local function start(self)
     local texts = watched.contents(self.files, item)
     local text, err = watched.text(texts[item.path], item.path)
     if text then loaded[i], err = load(self, item, texts) end
-    if loaded[i] then err = missing_guard(self, item, loaded[i]) end
+    if loaded[i] then err = guard_fault(self, loaded[i]) end
     if err then errors[#errors + 1] = tostring(err) end
   end
   if #errors > 0 then return errors end
   for i, item in ipairs(self.items) do
     local ok, err = adopt(self, item, loaded[i])
-    if not ok then errors[#errors + 1] = tostring(err) end
+    if ok then is_right(item) else errors[#errors + 1] = tostring(err) end
   end
   return errors
 end
 
-local function load_policy(path, params, read)
-  return require("neap.policy").load(path, { params = params, read = read })
+--- Reads all that is set for the policies: errors.
+local function read_settings(self, options)
+  local errors, paths = {}, options.params or {}
+  for i, path in ipairs(type(paths) == "table" and paths or { paths }) do
+    local file = new_item(path)
+    self.param_files[i] = file
+    attempt_params(self, file, watched.contents(self.files, file))
+    errors[#errors + 1] = file.error
+  end
+  local by_policy, problems =
+    settings.environment(options.environment or settings.variables(), names_of(self))
+  for _, one in ipairs(problems) do errors[#errors + 1] = tostring(one) end
+  self.environment = by_policy
+  return errors
+end
+
+local function load_policy(path, given, read)
+  return require("neap.policy").load(path, { settings = given, read = read })
 end
 
 --- Loads every policy.  All of them must be good: later a bad one leaves the last good one serving,
@@ -384,15 +548,13 @@ function reload.open(options)
     files = options.files or require "neap.core",
     directories = {}, -- as given
     items = {}, -- in the order they were found
+    param_files = {}, -- in the order they are laid over each other
+    round = 0, -- how often one of these was read anew
+    environment = {}, -- what it sets, by policy: read once
     by_path = {},
   }, Reloader)
   local errors = find(self, options.paths)
-  if options.params then
-    self.params = new_item(options.params)
-    self.params.value = {}
-    attempt_params(self, watched.contents(self.files, self.params))
-    errors[#errors + 1] = self.params.error
-  end
+  for _, err in ipairs(read_settings(self, options)) do errors[#errors + 1] = err end
   if #errors == 0 then errors = start(self) end
   if #errors > 0 then return nil, errors end
   self.on_event = options.on_event
@@ -417,7 +579,10 @@ function reload.guards(guards, options)
     paths = paths,
     now = options.now,
     has_others = true, -- a program's further guards
-    load = function(path, _, read) return load_policy(path, by_path[path].policy.params, read) end,
+    environment = {}, -- a program's params are its own
+    load = function(path, _, read)
+      return load_policy(path, by_path[path].policy.settings, read)
+    end,
     adopt = function(policy, path)
       local guard = by_path[path]
       if policy.hash ~= guard.policy.hash then guard:adopt(policy) end

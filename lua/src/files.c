@@ -113,9 +113,30 @@ static int l_read(lua_State *L) {
   return push_failure(L, path, "grows while it is being read", 0);
 }
 
+/* ---- environment ----------------------------------------------------------------------------- */
+
+extern char **environ;
+
+/* environment(prefix) -> { NAME = text } of the variables whose names begin with it */
+static int l_environment(lua_State *L) {
+  size_t length;
+  const char *prefix = luaL_checklstring(L, 1, &length);
+  lua_newtable(L);
+  for (char **entry = environ; entry && *entry; entry++) {
+    const char *equals = strchr(*entry, '=');
+    if (!equals || strncmp(*entry, prefix, length) != 0) continue;
+    lua_pushlstring(L, *entry, (size_t)(equals - *entry));
+    lua_pushstring(L, equals + 1);
+    lua_rawset(L, -3);
+  }
+  return 1;
+}
+
 void neap__open_files(lua_State *L) {
   lua_pushcfunction(L, l_list);
   lua_setfield(L, -2, "list");
   lua_pushcfunction(L, l_read);
   lua_setfield(L, -2, "read");
+  lua_pushcfunction(L, l_environment);
+  lua_setfield(L, -2, "environment");
 }

@@ -160,6 +160,11 @@ local core = {}
 ---@type string
 core.version = nil
 
+--- The variables of the process's environment whose names begin with that, as they are now.
+---@param prefix string
+---@return table<string, string>
+function core.environment(prefix) end
+
 --- Upper bounds of duration_counts, but of the last, which has none.
 ---@type integer[]
 core.duration_bounds_ms = nil

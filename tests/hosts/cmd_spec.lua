@@ -513,6 +513,61 @@ describe("neap check", function()
     assert.equal(1, (run { "check", path }))
   end)
 
+  local DECLARES = [[
+params.declare {
+  failures = { type = "whole", min = 1, max = 100, default = 5, doc = "in a row" },
+  pause_ms = { type = "ms" },
+}
+return { name = "declares", trip = { failures = params.failures } }
+]]
+
+  it("shows what is declared of params, their values, and where each is from", function()
+    local path = write("declares.lua", DECLARES)
+    local base = write("base.lua", "return { declares = { failures = 7, pause_ms = 1000 } }")
+    local prod = write("prod.lua", "return {\n  declares = { failures = 8 } }")
+    local status, out = run { "check", path, "--params", base, "--params", prod }
+    assert.equal(0, status)
+    assert.is_truthy(out:find("  params.failures  +8  +a whole number from 1 to 100; default 5; "
+      .. "from " .. prod .. ":2  # in a row\n"), out)
+    assert.is_truthy(out:find("  params.pause_ms  +1000 ms %(1 s%)  +a whole number of milliseconds, "
+      .. "0 or more; no default; from " .. base .. ":1\n"), out)
+    status, out = run { "check", path, "--json", "--params", base }
+    assert.equal(0, status)
+    assert.same({
+      { name = "failures", type = "whole", min = 1, max = 100, default = 5, doc = "in a row",
+        value = 7, from = base .. ":1" },
+      { name = "pause_ms", type = "ms", value = 1000, from = base .. ":1" },
+    }, json.decode(out).policies[1].parameters)
+    assert.is_truthy(select(2, run { "check", path }):find("  params.pause_ms  +not set  +a whole"))
+  end)
+
+  it("goes by the environment as serve does", function()
+    local path = write("declares.lua", DECLARES)
+    local neap = ("NEAP_PARAM_DECLARES__FAILURES=%s '%s' check %s 2>&1")
+    local function said(value)
+      local pipe = io.popen(neap:format(value, os.getenv "NEAP_BIN", path))
+      local text = pipe:read "a"
+      pipe:close()
+      return text
+    end
+    assert.is_truthy(said(9):find("params.failures  +9  .*; from NEAP_PARAM_DECLARES__FAILURES"))
+    assert.equal("error: NEAP_PARAM_DECLARES__FAILURES: 0 is out of range: a whole number from 1 "
+      .. "to 100\n", said(0))
+  end)
+
+  it("finds a fallback.guard wrong whose policy does not load", function()
+    local dir = files .. "/guarded"
+    assert(os.execute("mkdir -p " .. dir))
+    write("guarded/a.lua", 'return { name = "a", trip = { failures = 5 },\n'
+      .. '  fallback = { fallback.guard("b") } }')
+    write("guarded/b.lua", "oops")
+    local status, _, err = run { "check", dir }
+    assert.equal(1, status)
+    assert.is_truthy(err:find('a.lua:2: fallback[1]: fallback.guard: there is no policy "b"', 1,
+      true),
+      err)
+  end)
+
   it("says where params are wrong, and when they are for nobody, as serve does", function()
     local path = policy("flags")
     local status, _, err = run { "check", path, "--params",

@@ -30,11 +30,15 @@ end
 
 --- A loader with the manners of neap.policy: reads by the reader it is given, follows
 --- `module NAME`, hashes all it read.
-local function load_policy(path, params, read)
+local function load_policy(path, given, read)
+  local n = ""
+  for _, entry in ipairs(given) do
+    if entry.name == "n" then n = entry.value end
+  end
   local text, err = read(path)
   if not text then return nil, err end
   if not text:find("^return ") then return nil, path .. ":1: syntax error near " .. text end
-  local hash = text .. "|" .. (params and params.n or "")
+  local hash = text .. "|" .. n
   for name in text:gmatch("module (%w+)") do
     local module_path = path:gsub("[^/]*$", "") .. "lib/" .. name .. ".lua"
     local module_text, module_err = read(module_path)

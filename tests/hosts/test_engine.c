@@ -44,7 +44,11 @@ static void refuses_what_cannot_be_opened(void **state) {
   assert_int_equal(fixture_open_with(f, options), -1);
   assert_non_null(strstr(f->error, "has no policy file (*.lua)"));
 
-  assert_int_equal(fixture_open_with(f, (neap_engine_options){.params = "/nonexistent/p.lua"}), -1);
+  assert_int_equal(
+      fixture_open_with(f,
+                        (neap_engine_options){.params = (const char *const[]){"/nonexistent/p.lua"},
+                                              .param_count = 1}),
+      -1);
   assert_non_null(strstr(f->error, "/nonexistent/p.lua: No such file or directory"));
 
   assert_int_equal(fixture_open_with(f, (neap_engine_options){.lua_memory_bytes = 20000}), -1);

@@ -193,8 +193,10 @@ static void does_nothing_for_the_same_content(void **state) {
   write_text(path_of(f, "params"), "return { flags = { limit = 3 } }");
   write_text(path_of(f, "flags.lua"),
              "return { name = 'flags', trip = { failures = params.limit } }");
-  neap_engine_options options = {
-      .clock = neap_clock_manual(&f->now_ms), .no_watch = true, .params = path_of(f, "params")};
+  neap_engine_options options = {.clock = neap_clock_manual(&f->now_ms),
+                                 .no_watch = true,
+                                 .params = (const char *const[]){path_of(f, "params")},
+                                 .param_count = 1};
   assert_int_equal(fixture_open_with(f, options), 0);
   for (int i = 0; i < 100; i++) {
     chmod(path_of(f, "flags.lua"), i % 2 ? 0600 : 0644);

@@ -41,6 +41,19 @@ static void *allocate(size_t count, size_t size) {
   return memory;
 }
 
+static const char **texts_of(lua_State *L, const char *key, size_t *count) {
+  lua_getfield(L, -1, key);
+  *count = lua_rawlen(L, -1);
+  const char **texts = allocate(*count, sizeof *texts);
+  for (size_t i = 0; i < *count; i++) {
+    lua_rawgeti(L, -1, (lua_Integer)i + 1);
+    texts[i] = lua_tostring(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return texts;
+}
+
 static plan_route route_of(lua_State *L) {
   return (plan_route){
       .name = text_of(L, "name"),
@@ -63,19 +76,11 @@ void plan_read(lua_State *L, int index, plan *out) {
   out->listen = address_of(L, "listen");
   out->admin = address_of(L, "admin");
   out->token_file = text_of(L, "token_file");
-  out->params = text_of(L, "params");
   out->drain_ms = (uint64_t)number_of(L, "drain_ms");
   out->max_breakers = (uint32_t)number_of(L, "max_breakers");
 
-  lua_getfield(L, -1, "policies");
-  out->policy_count = lua_rawlen(L, -1);
-  out->policies = allocate(out->policy_count, sizeof *out->policies);
-  for (size_t i = 0; i < out->policy_count; i++) {
-    lua_rawgeti(L, -1, (lua_Integer)i + 1);
-    out->policies[i] = lua_tostring(L, -1);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
+  out->policies = texts_of(L, "policies", &out->policy_count);
+  out->params = texts_of(L, "params", &out->param_count);
 
   lua_getfield(L, -1, "routes");
   out->route_count = lua_rawlen(L, -1);
@@ -95,5 +100,6 @@ void plan_read(lua_State *L, int index, plan *out) {
 
 void plan_free(plan *p) {
   free(p->policies);
+  free(p->params);
   free(p->routes);
 }

@@ -28,9 +28,9 @@ typedef struct plan_route {
 
 typedef struct plan {
   plan_address listen, admin;
-  const char *token_file, *params;
-  const char **policies;
-  size_t policy_count;
+  const char *token_file;
+  const char **policies, **params; /* files */
+  size_t policy_count, param_count;
   plan_route *routes; /* the one to try first, first */
   size_t route_count;
   uint64_t drain_ms;

@@ -57,6 +57,7 @@ void say_event(void *data, const neap_event *event) {
       [NEAP_EVENT_POLICY_GONE] = {LOG_WARN, "policy_gone"},
       [NEAP_EVENT_POLICY_ORPHANED] = {LOG_WARN, "policy_orphaned"},
       [NEAP_EVENT_POLICY_BACK] = {LOG_INFO, "policy_back"},
+      [NEAP_EVENT_PARAMS] = {LOG_INFO, "params"},
   };
   serve *s = data;
   if (event->kind == NEAP_EVENT_TRANSITION) {

@@ -157,6 +157,7 @@ static bool open_engine(serve *s, char *error, size_t size) {
       .policies = s->plan.policies,
       .policy_count = s->plan.policy_count,
       .params = s->plan.params,
+      .param_count = s->plan.param_count,
       .max_breakers = s->plan.max_breakers,
       .lua_memory_bytes = LUA_BYTES + s->plan.max_breakers * LUA_BYTES_PER_BREAKER,
       .on_event = say_event,

@@ -59,8 +59,9 @@ local function serve(argv, host)
 end
 
 local CHECK = {
-  { name = "params", value = "FILE", example = "params.lua",
-    help = "a Lua file that returns { POLICY = { … } }: the policies' params" },
+  { name = "params", value = "FILE", example = "params.lua", many = true,
+    help = "a Lua file that returns { POLICY = { … } }: the policies' params;\n"
+      .. "of several, the later goes before" },
   { name = "json", help = "the same as JSON" },
 }
 

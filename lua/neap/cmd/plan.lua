@@ -17,7 +17,7 @@ local DEFAULT_LISTEN, DEFAULT_ADMIN = "127.0.0.1:8080", "127.0.0.1:9464"
 ---@field listen { host: string, port: integer, text: string }
 ---@field admin { host: string, port: integer, text: string }|false
 ---@field token_file? string
----@field params? string
+---@field params string[]
 ---@field policies string[]
 ---@field routes neap.cmd.route[]
 ---@field drain_ms integer
@@ -46,8 +46,9 @@ plans.options = {
     help = "where they go" },
   { name = "policy", value = "FILE", example = "policies/flag_provider.lua", many = true,
     help = "what guards it; further ones are for its fallbacks" },
-  { name = "params", value = "FILE", example = "params.lua",
-    help = "a Lua file that returns { POLICY = { … } }: the policies' params" },
+  { name = "params", value = "FILE", example = "params.lua", many = true,
+    help = "a Lua file that returns { POLICY = { … } }: the policies' params;\n"
+      .. "of several, the later goes before" },
   { name = "admin", value = "ADDRESS", example = DEFAULT_ADMIN, read = readers.admin,
     help = "where /metrics, /breakers and the like are;\n"
       .. "127.0.0.1:9464 if not given; off: nowhere" },
@@ -151,7 +152,7 @@ function plans.make(given)
     listen = first(given.listen, values.listen, address.listen(DEFAULT_LISTEN)),
     admin = first(given.admin, values.admin, address.listen(DEFAULT_ADMIN)),
     token_file = first(given["admin-token-file"], values.admin_token_file),
-    params = first(given.params, values.params),
+    params = first(given.params, values.params, {}),
     policies = values.policies, routes = in_order(values.routes),
     log_format = first(given["log-format"], values.log_format, "text"),
     drain_ms = first(given["drain-ms"], values.drain_ms, 10000),

@@ -67,13 +67,18 @@ function readers.name(value)
   return nil, "must be 1 to 60 letters, digits or any of _ . : @ / -"
 end
 
-function readers.texts(value)
-  if type(value) == "string" then value = { value } end
-  local is_list = type(value) == "table" and #value > 0
-  for _, one in ipairs(is_list and value or {}) do is_list = is_list and readers.text(one) end
-  if is_list then return value end
-  return nil, "must be a list of policy files and directories"
+local function texts(expected)
+  return function(value)
+    if type(value) == "string" then value = { value } end
+    local is_list = type(value) == "table" and #value > 0
+    for _, one in ipairs(is_list and value or {}) do is_list = is_list and readers.text(one) end
+    if is_list then return value end
+    return nil, expected
+  end
 end
+
+readers.texts = texts "must be a list of policy files and directories"
+readers.files = texts "must be a file, or a list of files"
 
 readers.milliseconds = readers.whole(1, 3600000, " of ms")
 readers.patience = readers.whole(0, 3600000, " of ms")

@@ -69,7 +69,8 @@ typedef enum neap_event_kind {
   NEAP_EVENT_RELOAD_FAILED, /* a changed file was refused: see text.  The last good policy serves */
   NEAP_EVENT_POLICY_GONE,   /* its file is gone: the policy goes on serving */
   NEAP_EVENT_POLICY_ORPHANED, /* ... and has been for 10 s */
-  NEAP_EVENT_POLICY_BACK      /* a file is again what its policy was loaded from */
+  NEAP_EVENT_POLICY_BACK,     /* a file is again what its policy was loaded from */
+  NEAP_EVENT_PARAMS           /* others are in force: text says which, and who set them */
 } neap_event_kind;
 
 /* Owns: all texts live until the callback returns. */
@@ -87,7 +88,9 @@ typedef struct neap_event {
 typedef struct neap_engine_options {
   const char *const *policies; /* policy files, and directories of them (*.lua, not below) */
   size_t policy_count;
-  const char *params;      /* a Lua file that returns { name = params }, watched too; NULL: none */
+  const char *const *params; /* Lua files that return { name = params }, watched too: the later goes
+                                before.  The environment's NEAP_PARAM_NAME__PARAM goes before all */
+  size_t param_count;
   uint32_t max_breakers;   /* of all guards together; 0: 1,024 */
   size_t lua_memory_bytes; /* the most that Lua may hold; 0: 64 MiB */
   neap_clock clock;        /* .now_ms NULL: neap_clock_precise() */
