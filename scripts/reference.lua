@@ -22,7 +22,7 @@ local function default_of(spec)
   if value == nil then return spec.required and "must be given" or "off" end
   if type(value) == "table" then return '`{ "' .. table.concat(value, '", "') .. '" }`' end
   if type(value) == "string" then return '`"' .. value .. '"`' end
-  return "`" .. number(value) .. "`"
+  return "`" .. (type(value) == "number" and number(value) or tostring(value)) .. "`"
 end
 
 local RANGES = {

@@ -10,10 +10,14 @@
 -- answers is ever kept as a good answer.
 --
 -- The last good answers belong to the guard and outlive its policy's generations: the first
--- last_good stage of the new one goes on with what the first of the old one had.
+-- last_good stage of the new one goes on with what the first of the old one had.  So do queues, and
+-- the counts of who waits for a stage.
 
+local caps = require "neap.caps"
 local core = require "neap.core"
+local durables = require "neap.durables"
 local refusal = require "neap.refusal"
+local revalidate = require "neap.revalidate"
 local store = require "neap.store"
 
 local unpack = table.unpack or _G.unpack
@@ -26,18 +30,22 @@ local fallback = {}
 ---| "failure" # it failed
 ---| "neutral" # only if the policy's fallback_on says so; so does the next
 ---| "success"
+---| "revalidate" # nothing went wrong: the policy has revalidate_after_ms, and there was an answer
 
 ---@class (exact) neap.Info
----@field source "last_good"|"default"|"fail"|"guard"|"function"
+---@field source "last_good"|"default"|"fail"|"guard"|"queue"|"function"
 ---@field age_ms? integer of a last good answer
 ---@field guard? string of an answer of another guard: its name
+---@field id? string of a queued call; the value, too
+---@field durable? fun(done: function) of a queued call, for a host that waits later: done(true)
+---  when it is on the disk
 ---@field cause neap.Cause.fallback why a fallback was asked; "refused": error.kind says more
 ---@field error? any what the caller would have got without a fallback, unchanged: the value that
 ---  the function raised, or its second result; of a refusal, and of a call that was given up, a
 ---  neap.Refusal
 
 local MOST_GUARDS = 4 -- in a row, each the fallback of the one before
-local RESULTS = { "answered", "declined", "failed", "timeout" }
+local RESULTS = { "answered", "declined", "failed", "timeout", "full" }
 local UNBOUNDED = math.huge
 
 ---@class neap.Chain
@@ -48,6 +56,10 @@ local UNBOUNDED = math.huge
 ---@field private find fun(name: string): table|nil a guard
 ---@field private fault fun(where: string, message: string)
 ---@field private host neap.Host
+---@field private caps table<string, neap.Cap> by stage
+---@field private refreshes neap.Refreshes
+---@field private revalidates table<table, neap.Stage> by generation
+---@field durables neap.Durables
 local Chain = {}
 Chain.__index = Chain
 
@@ -202,31 +214,66 @@ function ask.guard(self, stage, line, call, trail, _, by_ms)
   return "answered", value, { source = "guard", guard = stage.guard, age_ms = info and info.age_ms }
 end
 
+--- What is on the disk when its caller is told so: now, after a wait, or (info.durable) when the
+--- host likes to know.
+local function make_durable(self, queue, entry, now_ms, info)
+  local function durable(done) queue:durable(entry, now_ms, done) end
+  if self.host.waits_later then
+    info.durable = durable
+    return true
+  end
+  local ok, message = false, nil
+  if self.host.wait then ok, message = self.host.wait(durable) end
+  if ok == false then return queue:commit(entry, now_ms) end
+  return ok, message
+end
+
+--- The call is kept, to be made when the dependency is back.
+function ask.queue(self, stage, line, call, _, now_ms, _, asked)
+  local queue = self.durables.queues[stage.queue]
+  if not queue or call.cause ~= "refused" and not stage.sent then return "declined" end
+  local question, fault = self.question(call)
+  if not question then return fault and "failed" or "declined", fault end
+  question.key = line.key
+  local entry, message = queue:push(question, now_ms)
+  if not entry then return message == "full" and "full" or "failed", message end
+  local info = { source = "queue", id = entry.id }
+  local ok
+  ok, message = make_durable(self, queue, entry, now_ms, info)
+  if not ok then return "failed", message end
+  if asked and asked.is_over then queue:cancel(entry) end
+  return "answered", entry.id, info
+end
+
 --- A function of its own: LuaJIT compiles none in which another is made.
-local function ask_by_host(self, stage, line, call, trail, limit_ms, by_ms)
+local function ask_by_host(self, stage, line, call, trail, now_ms, limit_ms, by_ms)
   local answer
+  local asked = { is_over = false }
   local in_time = self.host.run(limit_ms, function()
-    answer = { ask.guard(self, stage, line, call, trail, nil, by_ms) }
+    answer = { ask[stage.kind](self, stage, line, call, trail, now_ms, by_ms, asked) }
   end)
+  asked.is_over = true
   if not in_time then return "timeout" end
   return answer[1], answer[2], answer[3], answer[4]
 end
 
---- Only a guard's calls wait for something, so only they are given up; all else is found out to be
---- late when it ends.
+local WAITS = { guard = true, queue = true }
+
+--- Only a guard's calls and a queue's disk are waited for, so only they are given up; all else is
+--- found out to be late when it ends.
 local function ask_in_time(self, stage, line, call, trail, now_ms, limit_ms, by_ms)
   if limit_ms <= 0 then return "timeout" end
-  if self.host.run and limit_ms < UNBOUNDED and stage.kind == "guard" then
-    return ask_by_host(self, stage, line, call, trail, math.ceil(limit_ms), by_ms)
+  if self.host.run and limit_ms < UNBOUNDED and WAITS[stage.kind] then
+    return ask_by_host(self, stage, line, call, trail, now_ms, math.ceil(limit_ms), by_ms)
   end
   return ask[stage.kind](self, stage, line, call, trail, now_ms, by_ms)
 end
 
---- How long a stage may take: its own timeout, and where it waits for something, what is left of the
---- call's deadline.  What takes no time answers after that, too.
+--- How long a stage may take: its own timeout, and where it waits for something, what is left of
+--- the call's deadline.  What takes no time answers after that, too.
 local function limit_of(stage, by_ms, now_ms)
   local limit_ms = stage.timeout_ms or UNBOUNDED
-  if not by_ms or stage.kind ~= "guard" then return limit_ms end
+  if not by_ms or not WAITS[stage.kind] then return limit_ms end
   return math.min(limit_ms, by_ms - now_ms)
 end
 
@@ -254,13 +301,38 @@ local function ask_plain(self, stage, line, call)
   return result == "answered", value, nil, info
 end
 
+local function cap_of(self, stage)
+  local name = stage.kind .. " " .. (stage.guard or stage.queue)
+  self.caps[name] = self.caps[name] or caps.new()
+  return self.caps[name]
+end
+
+--- The place at a stage is free again: now, or when a queued call is on the disk.
+local function leave(cap, ticket, info)
+  local durable = info and info.durable
+  if not durable then return cap:leave(ticket) end
+  function info.durable(done)
+    durable(function(...)
+      cap:leave(ticket)
+      done(...)
+    end)
+  end
+end
+
 local function ask_stage(self, stage, line, call, trail, by_ms)
   local began_ms = line.native:now()
+  local cap = stage.concurrent and cap_of(self, stage)
+  local ticket = cap and cap:enter(stage.concurrent, began_ms, stage.timeout_ms)
+  if cap and not ticket then
+    count(self, stage, "full")
+    return false
+  end
   local limit_ms = limit_of(stage, by_ms, began_ms)
   local ok, result, value, info, err =
     pcall(ask_in_time, self, stage, line, call, trail, began_ms, limit_ms, by_ms)
   local took_ms = math.max(0, line.native:now() - began_ms)
   if not ok then result, value = "failed", result end
+  if cap then leave(cap, ticket, ok and info) end
   if result == "failed" then self.fault("fallback." .. stage.kind, value) end
   if result == "answered" and took_ms > limit_ms then result = "timeout" end
   count(self, stage, result, took_ms)
@@ -334,9 +406,50 @@ function Chain:remember(line, value, bytes, call, ...)
   for i = 2, #stages do keep(self, stages[i], line, value, bytes, call, ...) end
 end
 
+--- A last good answer before anybody is asked, if the policy revalidates behind its callers' backs.
+---@param policy table
+---@param f function that would be called, with the arguments after it
+---@return any value, neap.Info|nil info nil: there is none, and f is to be called
+function Chain:at_once(line, policy, f, ...)
+  local stage = self.revalidates[policy]
+  if not stage then return nil, nil end
+  local now_ms, args = line.native:now(), { n = select("#", ...), ... }
+  local key = key_of(self, stage, line, { key = line.key, args = args })
+  if key == nil then return nil, nil end
+  local value, age_ms = self.stores[stage]:get(key, now_ms, stage.max_age_ms or UNBOUNDED)
+  if not age_ms then return nil, nil end
+  count(self, stage, "answered", 0)
+  local is_due = age_ms > stage.revalidate_after_ms
+  if is_due and self.refreshes:begin(key, now_ms, policy.timeout_ms) then
+    revalidate.start(self.refreshes, line, key, f, args)
+  end
+  return value, { source = "last_good", age_ms = age_ms, cause = "revalidate" }
+end
+
+local NO_REFRESH = "fallback.last_good: revalidate_after_ms has no effect: this host can't make a "
+  .. "call behind its caller's back"
+
+local function adopt_revalidation(self, policy)
+  local stage = revalidate.stage(policy)
+  if not stage then return end
+  if self.host.spawn and self.host.outlives then
+    self.revalidates[policy] = stage
+  else
+    self.warn("revalidate", NO_REFRESH)
+  end
+end
+
+--- Does the policy have answers before anybody is asked?
+---@param policy table
+---@return boolean
+function Chain:is_at_once(policy)
+  return self.revalidates[policy] ~= nil
+end
+
 --- Puts a generation's stages to work.
 ---@param policy table
-function Chain:adopt(policy)
+---@param now_ms number
+function Chain:adopt(policy, now_ms)
   local n = 0
   for _, stage in ipairs(policy.stages) do
     if not self.counts[stage.kind] then
@@ -349,11 +462,13 @@ function Chain:adopt(policy)
       n = n + 1
       local entries, bytes = stage.max_entries or UNBOUNDED, stage.max_bytes or UNBOUNDED
       local kept = self.kept[n] or store.new(entries, bytes)
-      kept:limit(entries, bytes)
+      kept:limit(entries, bytes, stage.max_entry_bytes)
       self.kept[n], self.keeping[n], self.stores[stage] = kept, stage, kept
     end
   end
   for i = n + 1, #self.kept do self.kept[i], self.keeping[i] = nil, nil end
+  adopt_revalidation(self, policy)
+  self.durables:adopt(policy.stages, self.stores, now_ms)
 end
 
 --- Counts by source and result.
@@ -384,15 +499,28 @@ function fallback.applies(policy, cause)
   return policy.stages[1] ~= nil and policy.fallback_on[cause] == true
 end
 
----@param options { find: function, fault: function, host: neap.Host }
+--- What of a call is put into a queue, where the host does not say otherwise: what its function was
+--- given.
+local function question_of(call)
+  return { args = call.args or { n = 0 } }
+end
+
+---@param options { find: function, fault: function, warn: function, host: neap.Host,
+---  state_dir: string|nil, replay: function|nil }
 ---@return neap.Chain
 function fallback.chain(options)
-  local counts = {}
+  local counts, host = {}, options.host
   for i = 1, #core.duration_bounds_ms + 1 do counts[i] = 0 end
   return setmetatable({
-    find = options.find, fault = options.fault, host = options.host,
+    find = options.find, fault = options.fault, warn = options.warn, host = host,
     kept = {}, keeping = {}, stores = setmetatable({}, { __mode = "k" }), counts = {}, sources = {},
     durations = { counts = counts, bounds_ms = core.duration_bounds_ms, sum_ms = 0 },
+    caps = {}, refreshes = revalidate.new(), revalidates = setmetatable({}, { __mode = "k" }),
+    question = host.question or question_of,
+    durables = durables.new {
+      state_dir = options.state_dir, host = host, warn = options.warn, replay = options.replay,
+      pack = host.pack, unpack = host.unpack,
+    },
   }, Chain)
 end
 

@@ -9,6 +9,7 @@
 -- The breakers, their modes and the last good answers are the guard's.  The policy is one
 -- reference, which adopt replaces: a call under way is classified by the policy that let it in.
 
+local apart = require "neap.apart"
 local clocks = require "neap.clock"
 local core = require "neap.core"
 local event = require "neap.event"
@@ -24,6 +25,7 @@ local guard = {}
 local DEFAULT, OVERFLOW = "default", "*"
 local MOST_KEYS = 256 -- unless said otherwise
 local LOG_EVERY_MS = 60000
+local TEND_MS = 1000 -- the longest time between two looks at what is due
 local NO_ROOM = "%s: no room for another key, among others for %q: such share the breaker * "
   .. "(max_keys = %d)"
 local NO_TALLY = "%s: no row in %s for what is counted beside breakers, so each process shows its "
@@ -45,6 +47,10 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field on_event? fun(event: neap.Event)
 ---@field log? fun(level: neap.LogLevel, text: string) without: to stderr, from warnings on
 ---@field serve? function what this guard calls when it is another one's fallback
+---@field state_dir? string a directory of this user's, 0700: for last good answers and queues that
+---  outlive the process
+---@field replay? fun(entry: neap.Queued): any, any makes a call again that was queued; answers as
+---  what guard:call calls does
 ---@field guards? table<string, neap.Guard>|fun(name: string): neap.Guard|nil where fallback stages
 ---  find other guards; without: all there are, by name
 
@@ -211,6 +217,41 @@ function Guard:remember(call, value)
   self.chain:remember(of_key, value, nil, call)
 end
 
+-- ---- What is in files -------------------------------------------------------------------------
+
+--- Does what is due beside calls: writes last good answers to their file, makes queued calls again.
+--- To be called now and then, from any timer; with luv neap.tend does.
+---@return number wait_ms when to call it again: 1000 at most
+function Guard:tend()
+  return math.min(TEND_MS, self.chain.durables:tend(self.line.native:now()) or TEND_MS)
+end
+
+--- Writes last good answers to their files, waits for the disk, and lets go of all files: before
+--- the program ends.  The guard goes on without them.
+function Guard:close()
+  self.chain.durables:close(self.line.native:now())
+end
+
+local VERDICTS = { success = "done", neutral = "own" }
+
+--- Makes a queued call again, and says what it came to.
+local function replay(self, f, entry, done)
+  apart.spawn(self.host, function()
+    local of_key = self:line_of(entry.key)
+    local ok, outcome, value, reason = pcall(apart.attempt, of_key, f, { entry, n = 1 })
+    local wait_ms = ok and outcome == "refused" and value.retry_after_ms or nil
+    if not ok then self:warn("replay", "a queued call can't be made again: " .. said(outcome)) end
+    done(ok and VERDICTS[outcome] or "later", reason, wait_ms, self.line.native:now())
+  end)
+end
+
+local function replayer(self, options)
+  local of_host = self.host.replay
+  if of_host then return function(entry, done) of_host(self, entry, done) end end
+  if not options.replay then return nil end
+  return function(entry, done) replay(self, options.replay, entry, done) end
+end
+
 -- ---- Operating --------------------------------------------------------------------------------
 
 --- Everything an operator asks about one key; changes nothing.
@@ -346,11 +387,18 @@ local function check_policy(policy)
   error("policy must be a file's path, or what neap.policy.load gave, got " .. type(policy), 3)
 end
 
+local function clock_now(self)
+  local of_clock = self.clock
+  if type(of_clock) == "function" then return of_clock() end
+  return of_clock == "precise" and core.clock_precise() or core.clock_coarse()
+end
+
 --- All memory is asked for before anything changes.
 local function put_to_work(self, policy)
   local number = (self.number + 1) % GENERATIONS
   local options = line.options(policy, self.host)
-  self.chain:adopt(policy)
+  self.chain:adopt(policy, clock_now(self))
+  options.is_layered = options.is_layered or self.chain:is_at_once(policy)
   self.generations[number] = policy
   self.generations[(number - KEPT_GENERATIONS - 1) % GENERATIONS] = nil
   self.number, self.policy, self.line_options = number, policy, options
@@ -384,6 +432,7 @@ end
 local KNOWN_OPTIONS = {
   params = "table", panel = "userdata", max_keys = "number", clock = "any", host = "table",
   on_event = "function", log = "function", serve = "function", guards = "any",
+  state_dir = "string", replay = "function",
 }
 
 local function check_options(options)
@@ -464,10 +513,18 @@ function guard.new(policy, options)
     find = finder(options.guards),
     host = host,
     fault = function(where, what) self:fault(where, what) end,
+    warn = function(sort, text) self:warn(sort, text) end,
+    state_dir = options.state_dir,
+    replay = replayer(self, options),
   }
   put_to_work(self, policy)
   self.line = line.new(self, DEFAULT, default_breaker(self), self)
   self.lines[DEFAULT] = self.line
+  if options.state_dir then
+    self.events:on(function(told)
+      if told.to == "closed" then self.chain.durables:hurry() end
+    end)
+  end
   if options.on_event then self.events:on(options.on_event) end
   known[self.name] = self
   return self

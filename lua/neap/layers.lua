@@ -108,6 +108,8 @@ end
 ---@return function
 function layers.of(hooks)
   return function(line, frame, caller_by_ms, f, ...)
+    local kept, info = line.guard.chain:at_once(line, frame.generation or frame, f, ...)
+    if info then return kept, nil, info end
     local attempts = new(frame, line.native:now(), caller_by_ms)
     local rules = attempts.generation.retry
     if rules then line.guard.retries:called(rules, 1) end

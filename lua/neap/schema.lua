@@ -22,6 +22,9 @@ local DAY_MS = 24 * HOUR_MS
 ---| "classifier" # a function, or a table that can be called
 ---| "causes"     # a list of `choices`
 ---| "stages"     # a list of fallback stages
+---| "texts"      # a list of strings that are not empty
+---| "file"       # a file's name: letters, digits, _ - .
+---| "boolean"
 ---| "any"        # any value but nil
 
 ---@class (exact) neap.schema.key
@@ -102,9 +105,6 @@ schema.keys = {
 
   { key = "timeout_ms", kind = "ms", min = 1, max = HOUR_MS - 1, rule = "timeout_ms",
     default_doc = "none", doc = "A call that takes longer is given up, and has failed." },
-  { key = "mode", kind = "choice", choices = MODES, default = "auto", rule = "mode",
-    doc = '"auto": at work; "forced_closed": off; "shadow": only says what it would do.' },
-
   { key = "deadline_ms", kind = "ms", min = 1, max = HOUR_MS, default_doc = "none",
     doc = "All of it, with retries, waits and fallbacks, takes no longer." },
 
@@ -129,6 +129,9 @@ schema.keys = {
   { key = "bulkhead.wait_ms", kind = "ms", min = 0, max = HOUR_MS, default = 0,
     doc = "After it has waited so long for its turn, where the host can wait." },
 
+  { key = "mode", kind = "choice", choices = MODES, default = "auto", rule = "mode",
+    doc = '"auto": at work; "forced_closed": off; "shadow": only says what it would do.' },
+
   { key = "classify", kind = "classifier", default_doc = "classify.default",
     doc = 'classify(call) -> "success", "failure" or "neutral"; then a reason, retry_after_ms.' },
   { key = "fallback", kind = "stages", default_doc = "none",
@@ -140,6 +143,8 @@ schema.keys = {
 
 local TIMEOUT = { key = "timeout_ms", kind = "ms", min = 1, max = HOUR_MS - 1, default_doc = "none",
   doc = "An answer that takes longer is not used." }
+local CONCURRENT = { key = "concurrent", kind = "whole", min = 1, max = 100000,
+  default_doc = "any number", doc = "So many calls may wait for it at once; one more is declined." }
 
 --- The options of each fallback stage.  A key "value", "name" or "run" is the constructor's
 --- argument.
@@ -148,11 +153,20 @@ schema.stages = {
   last_good = {
     { key = "max_age_ms", kind = "ms", min = 1, max = 31 * DAY_MS, default = 10 * 60 * 1000,
       doc = "An answer that is older is not used." },
+    { key = "revalidate_after_ms", kind = "ms", min = 0, max = 31 * DAY_MS,
+      default_doc = "off: every call asks the dependency",
+      doc = "An answer is used at once, without waiting for the dependency; if it is older than "
+        .. "this, one call in the background asks for the next." },
     { key = "max_entries", kind = "whole", min = 1, max = 1000000, default = 1000,
       doc = "So many answers are kept; the one unused for longest goes first." },
     { key = "max_bytes", kind = "whole", min = 1024, max = 1024 * 1024 * 1024,
       default = 8 * 1024 * 1024,
       doc = "So many bytes of answers are kept." },
+    { key = "max_entry_bytes", kind = "whole", min = 1, max = 1024 * 1024 * 1024,
+      default = 1024 * 1024,
+      doc = "An answer that takes more is not kept, so that one can't crowd out the others." },
+    { key = "persist", kind = "file", default_doc = "in memory only",
+      doc = "The answers' file NAME.kept in the host's state_dir: they outlive a restart." },
     { key = "key", kind = "function", default_doc = "the call's arguments, or the request",
       doc = "key(call) -> text: calls of one key share an answer; nil: this one is not kept." },
     TIMEOUT,
@@ -161,6 +175,11 @@ schema.stages = {
     { key = "value", kind = "any", required = true,
       doc = "The answer, or a function(call) -> answer.  In the sidecar a table { status, headers, "
         .. "body } is an HTTP answer; any other table is sent as JSON." },
+    { key = "by", kind = "function", default_doc = "one answer for all calls",
+      doc = "by(call) -> key: `value` is then a table of answers by key; without one for the key "
+        .. "the stage declines." },
+    { key = "keys", kind = "texts", default_doc = "any", doc = "With `by`: the keys there are.  "
+      .. "Loading fails if one has no answer in `value`, or an answer has another key." },
     TIMEOUT,
   },
   fail = {
@@ -175,7 +194,24 @@ schema.stages = {
   guard = {
     { key = "name", kind = "text", required = true,
       doc = "The policy whose guard answers instead." },
-    TIMEOUT,
+    CONCURRENT, TIMEOUT,
+  },
+  queue = {
+    { key = "name", kind = "file", required = true,
+      doc = "The queue's files NAME.queue, .dead and .lock in the host's state_dir." },
+    { key = "max_entries", kind = "whole", min = 1, max = 100000, default = 10000,
+      doc = "So many calls may be in it; a full queue declines." },
+    { key = "max_bytes", kind = "whole", min = 1024, max = 1024 * 1024 * 1024,
+      default = 64 * 1024 * 1024, doc = "So many bytes of calls may be in it." },
+    { key = "max_age_ms", kind = "ms", min = 1000, max = 31 * DAY_MS, default = DAY_MS,
+      doc = "A call that has waited longer is not made any more: it goes to the dead letters." },
+    { key = "attempts", kind = "whole", min = 1, max = 100, default = 3,
+      doc = "A call that the dependency answers with a fault of the call's own (neutral: a 4xx) so "
+        .. "often goes to the dead letters." },
+    { key = "sent", kind = "boolean", default = false,
+      doc = "true: takes calls, too, that were sent and failed: they may have been carried out.  "
+        .. "false: only such as were refused." },
+    CONCURRENT, TIMEOUT,
   },
   ["function"] = {
     { key = "run", kind = "function", required = true,
@@ -213,6 +249,9 @@ local EXPECTED = {
   stages = "a list of fallback stages",
   classifier = "a function, or one of classify.*",
   text = "a text that is not empty",
+  texts = "a list of texts that are not empty",
+  file = "a file's name: letters, digits, _ - . and no . first, up to 64",
+  boolean = "true or false",
   any = "any value but nil",
 }
 

@@ -19,15 +19,26 @@ local DEEPEST, MOST_VALUES, MOST_BYTES = 32, 10000, 1024 * 1024 -- of an answer
 local MOST_STAGES, LONGEST_KEY = 100, 1024
 local TOO_LARGE = "is too large"
 local NO_STAGE = "%s is no stage: write fallback.last_good { ... }, fallback.default(...), "
-  .. "fallback.fail { ... }, fallback.guard(...) or a function"
+  .. "fallback.fail { ... }, fallback.guard(...), fallback.queue(...) or a function"
+local NO_BY = "needs by = function(call) ... end: which of them is a call about?"
+local NO_TABLE = "%s: with by, a table of answers by key is needed"
+local NO_DEFAULT = "has no default for %s, which is one of the keys"
+local NO_KEY = "has a default for %s, which is not one of the keys%s"
 
 ---@class (exact) neap.Stage
----@field kind "last_good"|"default"|"fail"|"guard"|"function"
+---@field kind "last_good"|"default"|"fail"|"guard"|"queue"|"function"
 ---@field timeout_ms? integer
----@field max_age_ms? integer of last_good, as the next three
+---@field concurrent? integer of guard and queue
+---@field max_age_ms? integer of last_good and queue, as the next two
 ---@field max_entries? integer
 ---@field max_bytes? integer
+---@field max_entry_bytes? integer of last_good, as the next three
+---@field revalidate_after_ms? integer
+---@field persist? string
 ---@field key? fun(call: table): string|nil, string|nil what is asked for; or a fault
+---@field queue? string of queue, as the next two: its name
+---@field attempts? integer
+---@field sent? boolean
 ---@field status? integer of fail, as the next two
 ---@field error_kind? string
 ---@field retry_after_ms? integer
@@ -57,6 +68,7 @@ function stages.library()
     fail = function(options) return note("fail", options == nil and {} or options) end,
     default = with_argument("default", "value"),
     guard = with_argument("guard", "name"),
+    queue = with_argument("queue", "name"),
     call = with_argument("function", "run"),
   }
   for name, constructor in next, library do noted[constructor] = { constructor = name } end
@@ -148,6 +160,12 @@ local function checked_copy(value, is_own)
   return copy, type(copy) == "table" and answer.fault(copy) or nil
 end
 
+--- A constant answer, as a function that gives each caller a copy of his own; and how it is shown.
+local function constant(value)
+  if type(value) ~= "table" then return function() return value end end
+  return function() return copy_of(value) end
+end
+
 local function new_default(path, options, sandbox, report)
   local value = options.value
   if type(value) == "function" then
@@ -155,8 +173,43 @@ local function new_default(path, options, sandbox, report)
   end
   local copy, fault = checked_copy(value, sandbox.is_own_metatable)
   if fault then report(path, value, "fallback.default: " .. fault) end
-  if type(copy) ~= "table" then return function() return copy end, copy end
-  return function() return copy_of(copy) end, copy
+  return constant(copy), copy
+end
+
+local function report_keys(path, answers, keys, report)
+  local is_key = {}
+  for _, key in ipairs(keys) do
+    is_key[key] = true
+    if answers[key] == nil then report(path, nil, NO_DEFAULT, shown(key)) end
+  end
+  for key in next, answers do
+    if not is_key[key] then report(path, nil, NO_KEY, shown(key), suggest.hint(key, keys)) end
+  end
+end
+
+--- A table of constant answers, of which `by` chooses one.
+local function new_defaults(path, options, sandbox, report)
+  local answers, as_shown = {}, {}
+  local given = options.value
+  local whole = type(given) ~= "table" and NO_TABLE:format(shown(given))
+    or weighed(given, sandbox.is_own_metatable)
+  if whole then
+    report(path, given, "fallback.default: " .. whole)
+    return nil
+  end
+  for key, value in next, given do
+    local copy, fault = checked_copy(value, sandbox.is_own_metatable)
+    if fault then report(path, value, "fallback.default, %s: %s", shown(key), fault) end
+    answers[key], as_shown[key] = constant(copy), copy
+  end
+  if options.keys then report_keys(path, as_shown, options.keys, report) end
+  local key_of = budgeted_key(sandbox.box, options.by)
+  return function(call)
+    local key, fault = key_of(call)
+    if fault then return nil, "by: " .. fault end
+    local give = key ~= nil and answers[key]
+    if give then return give() end
+  end, as_shown
 end
 
 --- The stage that a token stands for, and how it is shown.
@@ -179,14 +232,18 @@ local function new_stage(noted, path, sandbox, report)
   if kind == "last_good" then
     stage.key = options.key and budgeted_key(sandbox.box, options.key)
   elseif kind == "default" and options.value ~= nil then
-    stage.value = nil
-    stage.run, as_shown.value = new_default(path, options, sandbox, report)
-    stage.is_constant = type(options.value) ~= "function"
+    stage.value, stage.by, stage.keys = nil, nil, nil
+    if options.keys and not options.by then report(path .. ".keys", nil, NO_BY) end
+    local make = options.by and new_defaults or new_default
+    stage.run, as_shown.value = make(path, options, sandbox, report)
+    stage.is_constant = type(options.value) ~= "function" and not options.by
   elseif kind == "fail" then
     stage.error_kind = options.kind
     stage.kind, as_shown.kind, as_shown.error_kind = kind, kind, options.kind
   elseif kind == "guard" then
     stage.guard, stage.name = options.name, nil
+  elseif kind == "queue" then
+    stage.queue, stage.name = options.name, nil
   elseif kind == "function" then
     stage.run = options.run and budgeted(sandbox.box, options.run, sandbox.is_own_metatable)
   end

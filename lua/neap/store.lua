@@ -68,7 +68,7 @@ end
 
 --- Keeps a value, in the place of an older one of its key.
 ---@param value_bytes integer|nil what the value takes; nil: as store.size says
----@return boolean kept false if it is larger than the store
+---@return boolean kept false if it is too large
 function Store:put(key, value, now_ms, value_bytes)
   local entry = self.entries[key]
   local bytes
@@ -77,7 +77,7 @@ function Store:put(key, value, now_ms, value_bytes)
   else
     bytes = store.size(key) + (value_bytes or store.size(value))
   end
-  if bytes > self.max_bytes then return false end
+  if bytes > self.max_entry_bytes or bytes > self.max_bytes then return false end
   if entry then
     unlink(entry)
     self.bytes = self.bytes - entry.bytes
@@ -112,22 +112,55 @@ function Store:get(key, now_ms, max_age_ms)
   return entry.value, age_ms
 end
 
+---@return boolean
+function Store:has(key)
+  return self.entries[key] ~= nil
+end
+
+--- All there is, the one unused for longest first; later changes are not in it.
+---@return { key: any, value: any, at_ms: integer, bytes: integer }[]
+function Store:list()
+  local list, head = {}, self.head
+  local entry = head.newer
+  while entry ~= head do
+    list[#list + 1] = {
+      key = entry.key, value = entry.value, at_ms = entry.at_ms, bytes = entry.bytes,
+    }
+    entry = entry.newer
+  end
+  return list
+end
+
+--- Calls `told` whenever something has been kept.  Stores nobody asks this of pay nothing for it.
+---@param told fun()
+function Store:on_put(told)
+  function self.put(...)
+    local kept = Store.put(...)
+    if kept then told() end
+    return kept
+  end
+end
+
 --- Other bounds, from now on.
-function Store:limit(max_entries, max_bytes)
+---@param max_entries integer
+---@param max_bytes integer
+---@param max_entry_bytes? integer without: max_bytes
+function Store:limit(max_entries, max_bytes, max_entry_bytes)
   self.max_entries, self.max_bytes = max_entries, max_bytes
+  self.max_entry_bytes = max_entry_bytes or max_bytes
   shrink(self)
 end
 
 ---@param max_entries integer
 ---@param max_bytes integer
+---@param max_entry_bytes? integer
 ---@return neap.Store
-function store.new(max_entries, max_bytes)
+function store.new(max_entries, max_bytes, max_entry_bytes)
   local head = {}
   head.newer, head.older = head, head
-  return setmetatable({
-    head = head, entries = {}, count = 0, bytes = 0,
-    max_entries = max_entries, max_bytes = max_bytes,
-  }, Store)
+  local self = setmetatable({ head = head, entries = {}, count = 0, bytes = 0 }, Store)
+  self:limit(max_entries, max_bytes, max_entry_bytes)
+  return self
 end
 
 return store

@@ -5,6 +5,7 @@
 -- lost.
 
 local core = require "neap.core"
+local retry = require "neap.retry"
 
 local tally = {}
 
@@ -14,17 +15,28 @@ local RESULTS = { "answered", "declined", "failed", "timeout" }
 local ERRORS, OVERFLOW, RELOADS, FAILED_RELOADS, SUM_MS = 1, 2, 3, 4, 5
 local DURATIONS = #core.duration_bounds_ms + 1
 local FALLBACKS = {} -- source -> result -> number
+local function assign(source, result, n)
+  FALLBACKS[source] = FALLBACKS[source] or {}
+  FALLBACKS[source][result] = n
+end
 for i, source in ipairs(SOURCES) do
-  FALLBACKS[source] = {}
   for k, result in ipairs(RESULTS) do
-    FALLBACKS[source][result] = SUM_MS + DURATIONS + (i - 1) * #RESULTS + k
+    assign(source, result, SUM_MS + DURATIONS + (i - 1) * #RESULTS + k)
   end
 end
+local LATER = SUM_MS + DURATIONS + #SOURCES * #RESULTS
+for i, source in ipairs(SOURCES) do assign(source, "full", LATER + i) end
+for k, result in ipairs { "answered", "declined", "failed", "timeout", "full" } do
+  assign("queue", result, LATER + #SOURCES + k)
+end
+
+local RETRIES = 58 -- their results are the row's last numbers
 
 --- Visits each number of a guard's stats: its counter, and where it is.
 local function each(stats, visit)
   visit(ERRORS, stats, "policy_errors")
   visit(OVERFLOW, stats, "overflow")
+  for i, result in ipairs(retry.results) do visit(RETRIES + i, stats.retries, result) end
   visit(RELOADS, stats.reloads, "ok")
   visit(FAILED_RELOADS, stats.reloads, "failed")
   visit(SUM_MS, stats.fallback_durations, "sum_ms")

@@ -57,6 +57,22 @@ local function kind_fault(is_right)
   end
 end
 
+--- Read raw: what a metatable of the policy's does would not be bounded here.
+local function is_texts(value)
+  if type(value) ~= "table" then return false end
+  local count, last = 0, 0
+  for key, text in next, value do
+    if type(key) ~= "number" or key % 1 ~= 0 or key < 1 then return false end
+    if type(text) ~= "string" or text == "" then return false end
+    count, last = count + 1, math.max(last, key)
+  end
+  return count == last
+end
+
+local function is_file(value)
+  return type(value) == "string" and #value <= 64 and value:find("^[%w_-][%w_.-]*$") ~= nil
+end
+
 local table_fault = kind_fault(function(value) return type(value) == "table" end)
 
 local FAULTS = {
@@ -65,7 +81,8 @@ local FAULTS = {
   table = table_fault, stages = table_fault, causes = table_fault,
   text = kind_fault(function(value) return type(value) == "string" and value ~= "" end),
   ["function"] = kind_fault(function(value) return type(value) == "function" end),
-  classifier = kind_fault(is_callable),
+  classifier = kind_fault(is_callable), texts = kind_fault(is_texts), file = kind_fault(is_file),
+  boolean = kind_fault(function(value) return type(value) == "boolean" end),
   any = function() end,
 }
 

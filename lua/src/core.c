@@ -75,6 +75,7 @@ int luaopen_neap_core(lua_State *L) {
   neap__open_clock(L);
   neap__open_line(L);
   neap__open_files(L);
+  neap__open_durable(L);
   neap__open_sandbox(L);
   neap__open_nginx(L);
   return 1;

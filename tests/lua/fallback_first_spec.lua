@@ -40,6 +40,7 @@ describe("the short way to a last good answer", function()
       { source = "last_good", result = "declined", count = 1 },
       { source = "last_good", result = "failed", count = 0 },
       { source = "last_good", result = "timeout", count = 0 },
+      { source = "last_good", result = "full", count = 0 },
     }, g:stats().fallbacks)
     assert.equal(3, g.chain.durations.counts[1])
   end)

@@ -9,6 +9,10 @@
 --            guard:deadline() first thing and see to it itself
 --   sleep    for waiting between tries.  Without: no waiting
 --   spawn    runs something beside the caller.  Without: nothing is
+--   outlives what spawn runs goes on when the caller has ended.  Without: nothing is refreshed
+--            behind a caller's back
+--   sync     puts a file on the disk elsewhere, while the program goes on; wait waits for such a
+--            thing.  Without: the program waits for the disk
 --
 -- Others: neap.hosts.uv.
 
@@ -22,6 +26,16 @@
 ---  yield. Where nothing can be given up, e.g. outside of any coroutine, `true, f(...)` will do.
 ---@field sleep? fun(ms: number) may yield
 ---@field spawn? fun(f: function, ...: any)
+---@field outlives? boolean
+---@field sync? fun(descriptor: integer, done: fun(ok: boolean|nil, message?: string)) does not wait
+---@field wait? fun(start: fun(done: function)): any, any calls start(done) and answers what done is
+---  given; may yield. Where nothing can wait: false, and start is not called
+---@field waits_later? boolean queued calls are answered when info.durable says so
+---@field question? fun(call: table): table|nil, string|nil what of a call is put into a queue, or a
+---  fault; without: its arguments
+---@field replay? fun(guard: neap.Guard, entry: neap.Queued, done: function) makes queued calls again
+---@field pack? fun(value: userdata): string|nil of answers that are no Lua data
+---@field unpack? fun(bytes: string): userdata|nil
 
 ---@type neap.Host
 local plain = { name = "plain" }

@@ -46,7 +46,7 @@ local function once(ms, callback)
 end
 
 ---@type neap.Host
-local host = { name = "uv", now = "precise" }
+local host = { name = "uv", now = "precise", outlives = true }
 
 --- Runs f(...) and waits for it, but not longer than timeout_ms: true and its first two results, or
 --- false.  Raises what f raises.  Outside of any coroutine nothing can wait: f is just called.
@@ -95,6 +95,34 @@ function host.sleep(ms)
     wake(co)
   end)
   while not is_over do yield() end
+end
+
+--- Calls start(done) and waits until that calls done(...), which it answers.  Outside of any
+--- coroutine nothing can wait: it answers false, and start was not called.
+---@param start fun(done: function)
+---@return any a, any b
+function host.wait(start)
+  local co = current()
+  if not co then return false end
+  local is_waiting, is_over, a, b = false, false, nil, nil
+  start(function(...)
+    a, b = ...
+    is_over = true
+    if is_waiting then wake(co) end
+  end)
+  is_waiting = true
+  while not is_over do yield() end
+  return a, b
+end
+
+--- Has a file put on the disk, elsewhere, and then calls done(true), or done(nil, message).
+---@param descriptor integer
+---@param done fun(ok: boolean|nil, message?: string)
+function host.sync(descriptor, done)
+  local request, message = uv.fs_fdatasync(descriptor, function(err)
+    if err then done(nil, err) else done(true) end
+  end)
+  if not request then done(nil, message) end
 end
 
 --- Runs f(...) in a coroutine of its own until it waits for the first time, and goes on with the

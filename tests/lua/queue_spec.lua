@@ -1,0 +1,348 @@
+--- A durable queue of calls: what is in its file, whatever happens to the process.
+local core = require "neap.core"
+local fixture = require "tests.lua.fixture"
+local queue = require "neap.queue"
+local records = require "neap.records"
+
+local directory, warned, host, replays, opened
+
+local function path(ending) return directory .. "/q" .. (ending or "") end
+
+local function read(ending)
+  local file = io.open(path(ending or ".queue"), "rb")
+  if not file then return nil end
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local function write(text, ending)
+  os.remove(path(ending or ".queue"))
+  local file = assert(core.open_file(path(ending or ".queue")))
+  assert(file:append(text))
+  file:close()
+end
+
+local LIMITS = { queue = "q", max_entries = 100, max_bytes = 1000000, max_age_ms = 60000,
+  attempts = 3 }
+
+local function open(limits, now_ms)
+  local stage = {}
+  for k, v in pairs(LIMITS) do stage[k] = v end
+  for k, v in pairs(limits or {}) do stage[k] = v end
+  local q = queue.open(stage, {
+    path = path(), host = host, on_due = function() end,
+    warn = function(text) warned[#warned + 1] = text end,
+    replay = function(entry, done)
+      replays[#replays + 1] = entry
+      entry.done = done
+    end,
+  }, now_ms or 0)
+  opened[#opened + 1] = q
+  return q
+end
+
+local function put(q, ...)
+  for _, arg in ipairs { ... } do
+    local entry = assert(q:push({ key = "default", args = { arg, n = 1 } }, 0))
+    local is_durable
+    q:durable(entry, 0, function(ok) is_durable = ok end)
+    assert.is_true(host.sync ~= nil or is_durable)
+  end
+end
+
+--- Has the oldest call made again, and says what it came to.
+local function replay(q, verdict, now_ms, reason)
+  local n = #replays
+  q:tend(now_ms)
+  local entry = replays[n + 1]
+  assert.is_table(entry, "nothing is replayed")
+  entry.done(verdict, reason, nil, now_ms)
+  return entry.args[1], entry
+end
+
+describe("a queue", function()
+  before_each(function()
+    directory, warned, host, replays, opened = os.tmpname(), {}, {}, {}, {}
+    os.remove(directory)
+    assert(os.execute("mkdir -m 700 " .. directory))
+  end)
+  after_each(function()
+    for _, q in ipairs(opened) do q:close() end
+    os.execute("rm -rf " .. directory)
+  end)
+
+  it("makes calls again in the order in which they came, one at a time", function()
+    local q = open()
+    put(q, "a", "b", "c")
+    q:tend(0)
+    assert.equal(1, #replays)
+    q:tend(5000)
+    assert.equal(1, #replays)
+    replays[1].done("done", nil, nil, 0)
+    assert.equal("b", (replay(q, "done", 0)))
+    assert.equal("c", (replay(q, "done", 0)))
+    assert.is_nil(q:tend(0))
+    assert.same({ 0, 0, 3 }, { q.count, q.bytes, q.counts.done })
+  end)
+
+  it("leaves a call the oldest while the dependency is at fault, and waits", function()
+    local q = open()
+    put(q, "a", "b")
+    assert.equal("a", (replay(q, "later", 0)))
+    assert.equal(1000, q:tend(0))
+    assert.equal(1, #replays)
+    assert.equal("a", (replay(q, "later", 1000)))
+    q:hurry() -- the breaker has closed
+    assert.equal("a", (replay(q, "done", 1001)))
+    assert.equal("b", (replay(q, "done", 1001)))
+  end)
+
+  it("gives a call the same id each time, and no other call that id, in no process", function()
+    local q = open()
+    put(q, "a", "b")
+    local _, first = replay(q, "later", 0)
+    q:close()
+    q = open()
+    local _, again = replay(q, "done", 0)
+    local _, other = replay(q, "done", 0)
+    put(q, "c")
+    local _, third = replay(q, "done", 0)
+    assert.equal(first.id, again.id)
+    assert.matches("^%x+$", first.id)
+    assert.is_true(first.id ~= other.id and third.id ~= first.id and third.id ~= other.id)
+  end)
+
+  it("puts a call to the dead letters that is its own fault so many times, and goes on", function()
+    local q = open()
+    put(q, "poison", "b")
+    for i = 1, 3 do assert.equal("poison", (replay(q, "own", i * 1000, "a 422"))) end
+    assert.equal("b", (replay(q, "done", 4000)))
+    local mark, content = records.at(read ".dead", 1)
+    assert.equal("X", mark)
+    assert.matches("poison", content)
+    assert.matches("a 422", content)
+    assert.matches("goes to the dead letters, .*/q.dead: a 422", warned[1])
+    assert.equal(1, q.counts.dead)
+  end)
+
+  it("counts tries across a restart", function()
+    local q = open()
+    put(q, "poison")
+    replay(q, "own", 0)
+    replay(q, "own", 1000)
+    q:close()
+    q = open()
+    replay(q, "own", 0, "bad")
+    assert.same({ 0, 1 }, { q.count, q.counts.dead })
+  end)
+
+  it("does not make a call that has waited too long", function()
+    local q = open()
+    put(q, "old", "new")
+    local wall_ms = core.wall_ms
+    finally(function() core.wall_ms = wall_ms end)
+    core.wall_ms = function() return wall_ms() + 60001 end
+    q:tend(0)
+    q:tend(0)
+    assert.same({ 0, 2, 0 }, { q.count, q.counts.dead, #replays })
+    assert.matches("expired after 60000 ms", read ".dead")
+  end)
+
+  it("is full at so many calls, or so many bytes", function()
+    local q = open { max_entries = 2 }
+    put(q, "a", "b")
+    assert.same({ nil, "full" }, { q:push({ key = "k", args = { "c", n = 1 } }, 0) })
+    replay(q, "done", 0)
+    put(q, "c")
+    q:close()
+    q = open { max_bytes = 1024 }
+    assert.same({ nil, "full" }, { q:push({ key = "k", args = { ("x"):rep(900), n = 1 } }, 0) })
+    q:limits { max_entries = 100, max_bytes = 1000000, max_age_ms = 1, attempts = 1 }
+    put(q, ("x"):rep(900))
+  end)
+
+  it("takes data only, and not more than a megabyte of one call", function()
+    local q = open { max_bytes = 10000000 }
+    assert.matches("that is no data", select(2, q:push({ key = "k", args = { print } }, 0)))
+    assert.matches("too large",
+      select(2, q:push({ key = "k", args = { ("x"):rep(1024 * 1024) } }, 0)))
+    put(q, ("x"):rep(1000 * 1000))
+    q:close()
+    assert.equal(1, open().count)
+  end)
+
+  it("has a file that is cut when nothing waits, and never grows beyond twice its bytes", function()
+    local q = open { max_bytes = 20000 }
+    put(q, "first")
+    for i = 1, 2000 do
+      local entry = q:push({ key = "k", args = { ("x"):rep(100), n = 1 } }, 0)
+      if not entry then break end
+      q:durable(entry, 0, function() end)
+      replay(q, "done", 0)
+      assert.is_true(#read() <= 40000 + 100, i)
+    end
+    while q.count > 0 do replay(q, "done", 0) end
+    assert.equal("neap queue 1\n", read())
+    put(q, "again")
+    q:close()
+    q = open()
+    assert.equal("again", (replay(q, "done", 0)))
+  end)
+
+  it("is had by one process at a time", function()
+    local q = open()
+    put(q, "a")
+    local other = open()
+    assert.matches("another process has this queue: nothing can be queued", warned[1])
+    assert.is_nil((other:push({ key = "k", args = {} }, 0)))
+    q:close()
+    other:tend(5000)
+    assert.equal("a", (replay(other, "done", 5000)))
+  end)
+
+  it("is not opened where others could have put it", function()
+    os.execute(("touch %s/t && ln -s %s/t %s"):format(directory, directory, path ".queue"))
+    assert.is_nil((open():push({ key = "k", args = {} }, 0)))
+    assert.matches("is a symbolic link", warned[1])
+    os.execute("rm " .. path ".queue")
+    write("GIF89a and more than a line\n")
+    open()
+    assert.matches("is no queue", warned[2])
+    assert.matches("^GIF", read())
+  end)
+
+  describe("whose process was killed", function()
+    it("at any byte of what it wrote, has every call that was durable before it", function()
+      local q = open()
+      put(q, "a", "b", "c")
+      replay(q, "done", 0)
+      replay(q, "own", 0)
+      local whole = read()
+      q:close()
+      local lengths = { [#whole] = true }
+      local step = math.max(1, math.floor(#whole / fixture.rounds(60)))
+      for length = 0, #whole, step do lengths[length] = true end
+      for length in pairs(lengths) do
+        write(whole:sub(1, length))
+        q = open()
+        local prefix = whole:sub(1, length)
+        local want = {}
+        for _, name in ipairs { "a", "b", "c" } do
+          local _, last = prefix:find("s1:" .. name, 1, true)
+          -- the record ends with }s..., its checksum is in its first line: whole if a line follows
+          if last and prefix:find("\n", last, true) then want[#want + 1] = name end
+        end
+        if prefix:find("\nD %d+ %x+\n1\n") then table.remove(want, 1) end
+        assert.equal(#want, q.count, length)
+        for _, name in ipairs(want) do assert.equal(name, (replay(q, "done", 0))) end
+        put(q, "later")
+        assert.equal("later", (replay(q, "done", 0)))
+        q:close()
+      end
+    end)
+
+    it("has a torn record cut off, with one warning, and what was torn kept aside", function()
+      local q = open()
+      put(q, "a", "b")
+      local whole = read()
+      q:close()
+      write(whole:sub(1, -5))
+      q = open()
+      assert.equal(1, #warned)
+      assert.matches("not whole, or damaged: cut at byte %d+ of %d+, the rest is in .*q.damaged",
+        warned[1])
+      assert.equal(1, q.count)
+      assert.matches("s1:b", read ".damaged")
+    end)
+
+    it("does not lose the calls before a damaged record, whatever byte is wrong", function()
+      local q = open()
+      put(q, "a", "b")
+      local whole = read()
+      q:close()
+      local _, first_ends = whole:find("s1:a.-\n")
+      local step = math.max(1, math.floor(200 / fixture.rounds(50)))
+      for at = first_ends + 1, #whole, step do
+        write(whole:sub(1, at - 1) .. string.char((whole:byte(at) + 1) % 256) .. whole:sub(at + 1))
+        q = open()
+        assert.equal("a", (replay(q, "done", 0)))
+        assert.equal(0, q.count, at)
+        q:close()
+      end
+    end)
+
+    it("between a call and its mark makes that call again, with its id", function()
+      local q = open()
+      put(q, "a")
+      q:tend(0)
+      local id = replays[1].id
+      q:close()
+      q = open()
+      local _, entry = replay(q, "done", 0)
+      assert.equal(id, entry.id)
+    end)
+  end)
+
+  describe("on a host that syncs elsewhere", function()
+    local pending
+    before_each(function()
+      pending = {}
+      host.sync = function(_, done) pending[#pending + 1] = done end
+    end)
+
+    it("tells each call when it is durable, and syncs once for all that wait", function()
+      local q, told = open(), {}
+      local function push(name)
+        local entry = assert(q:push({ key = "k", args = { name, n = 1 } }, 0))
+        q:durable(entry, 0, function(ok) told[#told + 1] = name .. tostring(ok) end)
+      end
+      for i = 1, 50 do push("x" .. i) end
+      assert.same({ 1, 0 }, { #pending, #told })
+      pending[1](true)
+      assert.same({ "x1true" }, told)
+      assert.equal(2, #pending) -- those that came meanwhile
+      pending[2](true)
+      assert.same({ 50, 2 }, { #told, #pending })
+    end)
+
+    it("makes no call again before it is durable, nor one that was taken back", function()
+      local q = open()
+      local a = q:push({ key = "k", args = { "a", n = 1 } }, 0)
+      q:durable(a, 0, function() end)
+      q:tend(0)
+      assert.equal(0, #replays)
+      local b = q:push({ key = "k", args = { "b", n = 1 } }, 0)
+      q:cancel(a)
+      q:durable(b, 0, function() end)
+      pending[1](true)
+      pending[2](true)
+      q:tend(0)
+      assert.equal("b", (replay(q, "done", 0)))
+      assert.equal(0, q.count)
+    end)
+
+    it("says so to all who wait when the disk does not take it, and opens anew later", function()
+      local q, told = open(), {}
+      for i = 1, 3 do
+        local entry = q:push({ key = "k", args = { i, n = 1 } }, 0)
+        q:durable(entry, 0, function(ok) told[#told + 1] = ok == nil end)
+      end
+      pending[1](nil, "EIO")
+      assert.same({ true, true, true }, told)
+      assert.matches("EIO", warned[1])
+      assert.is_nil((q:push({ key = "k", args = {} }, 0)))
+      q:tend(5000)
+      assert.equal(3, q.count) -- they are in the file: their callers were told nothing is sure
+    end)
+
+    it("closes no file under a sync", function()
+      local q, ok = open(), 0
+      local entry = q:push({ key = "k", args = {} }, 0)
+      q:durable(entry, 0, function(told) ok = told end)
+      q:close()
+      pending[1](true)
+      assert.is_nil(ok)
+    end)
+  end)
+end)
