@@ -7,7 +7,9 @@
 ---   POST /breakers/POLICY/KEY/mode           mode, by; for, reason
 ---   POST /breakers/POLICY/KEY/reset          by; reason
 ---   POST /breakers/POLICY/KEY/trip           by; for, reason
----   GET  /policies                           which version serves, since when, what is wrong
+---   GET  /policies[/POLICY]                  which version serves, since when, what is wrong
+---   GET  /policies/POLICY/params             what is declared, in force, and where it is from
+---   POST /policies/POLICY/params             NAME=VALUE …, by; unset, reason
 ---   POST /reload                             looks at every file now
 ---
 --- What a POST says may stand in the query, in a form or in a JSON object. A key is percent-encoded
@@ -45,6 +47,8 @@ local TOO_LONG = "for: %s is more than the policy's open.max_cooldown_ms, %.14g;
 ---@class neap.admin.options
 ---@field guards fun(): table<string, neap.guard>  by policy name
 ---@field policies? fun(): neap.reload.row[]
+---@field params? fun(policy: string): neap.Policy|nil   with where its params are from now
+---@field set_params? fun(policy: string, change: neap.settings.change): table|nil, any
 ---@field reload? fun(): integer, integer, string? how many were reloaded and refused, and why
 ---@field token? fun(): string?                    what a client must know; nil: nothing
 ---@field health? fun(): string                    "ok" or why not
@@ -227,6 +231,7 @@ function Admin:policy_row(row, guard)
     loaded_at = row.loaded_at_ms and self.since and self.since(row.loaded_at_ms) or json.null,
     gone = row.is_gone, orphaned = row.is_orphaned,
     reloads = row.reloads, failures = row.failures,
+    params_version = row.params_version,
     warnings = guard and list(guard.policy.warnings or {}),
     config = guard and config_of(guard.policy),
   }
@@ -234,10 +239,71 @@ end
 
 function Admin:rows() return self.policies and self.policies() or {} end
 
-function Admin:get_policies()
-  local rows, guards = {}, self.guards()
+function Admin:row_of(policy)
+  for _, row in ipairs(self:rows()) do
+    if row.name == policy then return row end
+  end
+  return { name = policy }
+end
+
+--- What is declared, in force and where it is from.  Of what is not declared the values may be for
+--- nobody's eyes.
+function Admin:params_row(guard)
+  local policy = self.params and self.params(guard.name) or guard.policy
+  local row = self:row_of(guard.name)
+  local params = check.parameters(policy)
+  for _, one in ipairs(policy.declares and {} or params) do one.value = nil end
+  return {
+    policy = guard.name, declared = policy.declares, params = params, hash = policy.params_hash,
+    version = row.params_version,
+    since = row.params_at_ms and self.since and self.since(row.params_at_ms),
+  }
+end
+
+function Admin:get_policies(_, policy, what)
+  local guards = self.guards()
+  if policy then
+    local guard, answer = self:find(policy)
+    if not guard then return answer end
+    if what == "params" then return answer_json(200, self:params_row(guard)) end
+    if what then return problem(404, "No such page", "a policy has params") end
+    return answer_json(200, self:policy_row(self:row_of(policy), guard))
+  end
+  local rows = {}
   for i, row in ipairs(self:rows()) do rows[i] = self:policy_row(row, guards[row.name]) end
   return answer_json(200, { policies = list(rows) })
+end
+
+--- Who set what, and from where: the reload itself tells what each param was and is.
+function Admin:say_params(request, policy, change)
+  if not self.log then return end
+  local names = {}
+  for name in pairs(change.set) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(change.unset) do names[#names + 1] = name .. " unset" end
+  local what = "params " .. table.concat(names, ", ")
+  self.log("warn", "operator", ("%s: %s, by %s"):format(policy, what, change.by), {
+    { "policy", policy }, { "action", what }, { "by", change.by }, { "why", change.reason },
+    { "peer", request.peer },
+  })
+end
+
+local NOT_HERE = "this host's params are set by files and the environment"
+
+function Admin:post_params(request, policy, query)
+  if not self.set_params then return problem(501, "Not here", NOT_HERE) end
+  local guard, answer = self:find(policy)
+  if not guard then return answer end
+  local given, from_json = arguments.read(request, query, true)
+  if not given then return problem(400, "Not understood", from_json) end
+  local change, message = arguments.change(given, from_json)
+  if not change then return problem(400, "Not understood", message) end
+  local changes, err = self.set_params(policy, change)
+  if not changes then return problem(400, "Not possible", tostring(err)) end
+  self:say_params(request, policy, change)
+  local row = self:params_row(guard)
+  row.changed = list(changes)
+  return answer_json(200, row)
 end
 
 function Admin:post_reload()
@@ -272,6 +338,8 @@ local PAGES = {
   reload = { POST = Admin.post_reload },
 }
 
+local DEEPEST = { breakers = 4, policies = 3 } -- parts of a path; of the others: 1
+
 local INDEX = [=[
 neap admin
   GET  /healthz
@@ -281,7 +349,9 @@ neap admin
                                     [for=10m] [reason=TEXT]
   POST /breakers/POLICY/KEY/reset   by=NAME [reason=TEXT]
   POST /breakers/POLICY/KEY/trip    by=NAME [for=30s] [reason=TEXT]
-  GET  /policies
+  GET  /policies[/POLICY]
+  GET  /policies/POLICY/params
+  POST /policies/POLICY/params      NAME=VALUE ... by=NAME [unset=NAME,NAME] [reason=TEXT]
   POST /reload
 ]=]
 
@@ -302,7 +372,10 @@ function Admin:route(request)
   if #parts == 0 and method == "GET" then return { status = 200, type = "text/plain; charset=utf-8",
     body = INDEX } end
   local page = PAGES[parts[1]]
-  if not page or #parts > (parts[1] == "breakers" and 4 or 1) then return no_page(parts[1]) end
+  if not page or #parts > (DEEPEST[parts[1]] or 1) then return no_page(parts[1]) end
+  if parts[1] == "policies" and parts[3] == "params" and method == "POST" then
+    return self:post_params(request, parts[2], query)
+  end
   if parts[1] == "breakers" and #parts == 4 then
     if method ~= "POST" then return problem(405, "Only by POST", nil, { Allow = "POST" }) end
     return self:post_breaker(request, parts[2], parts[3], parts[4], query)
@@ -310,6 +383,7 @@ function Admin:route(request)
   local act = page[method]
   if not act then
     local allowed = page.GET and "GET, HEAD" or "POST"
+    if parts[1] == "policies" and parts[3] == "params" then allowed = "GET, HEAD, POST" end
     return problem(405, "Only by " .. allowed, nil, { Allow = allowed })
   end
   return act(self, request, parts[2], parts[3])

@@ -316,3 +316,52 @@ echo 'return { limits = { failures = 8 } }' >"$dir/params.lua"
 [ "$(status -X POST "$pages/reload")" = 200 ] || fail "no reload"
 [ "$(hash)" != "$before" ] || fail "other parameters, the same policy"
 stop
+
+# Declared: files laid over each other, the environment before them, an operator before all.
+cat >"$dir/limits.lua" <<'END'
+params.declare {
+  failures = { type = "whole", min = 1, max = 100, default = 5 },
+  cooldown_ms = { type = "ms", min = 100, max = 60000, default = 5000 },
+}
+return { name = "limits", trip = { failures = params.failures },
+  open = { cooldown_ms = params.cooldown_ms } }
+END
+echo 'return { limits = { failures = 7, cooldown_ms = 1000 } }' >"$dir/params.lua"
+echo 'return { limits = { cooldown_ms = 2000 } }' >"$dir/over.lua"
+if NEAP_PARAM_LIMITS__FAILURES=0 "$neap" serve $alone --policy "$dir/limits.lua" 2>"$dir/err"; then
+  fail "B145: starts with 0 failures"
+fi
+[ "$(cat "$dir/err")" = "neap serve: NEAP_PARAM_LIMITS__FAILURES: 0 is out of range: a whole number \
+from 1 to 100" ] || fail "B145: $(cat "$dir/err")"
+in_front="env NEAP_PARAM_LIMITS__FAILURES=3"
+start declared --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" --log-format json \
+  --admin 127.0.0.1:$admin --policy "$dir/limits.lua" --params "$dir/params.lua" \
+  --params "$dir/over.lua"
+in_front=""
+within 5 up_and_running
+cat >"$dir/in_force.lua" <<'END'
+for _, row in ipairs(require("cjson").decode(io.read("a")).params) do
+  print(("%s %.14g %s"):format(row.name, row.value, row.from))
+end
+END
+params=$pages/policies/limits/params
+in_force() { curl -sf "$params" | "${LUA:-lua5.4}" "$dir/in_force.lua" | grep -qxF "$1"; }
+in_force "cooldown_ms 2000 $dir/over.lua:1" || fail "the later file does not count"
+in_force "failures 3 NEAP_PARAM_LIMITS__FAILURES" || fail "B124: the environment does not count"
+[ "$(status "$params" -d failures=4 -d by=ann -d reason=drill)" = 200 ] || fail "$(cat "$dir/body")"
+logged '"event":"params","message":"limits: params 2: failures 3 -> 4 (admin, by ann: drill)"' ||
+  fail "the log does not say what was changed"
+logged '"event":"operator".*"why":"drill","peer":"127.0.0.1"' || fail "nor who did, from where"
+before=$(hash)
+echo 'return { limits = { failures = 9 } }' >"$dir/params.lua"
+[ "$(status -X POST "$pages/reload")" = 200 ] || fail "no reload"
+in_force "failures 4 admin, by ann: drill" || fail "what an operator sets does not stay"
+[ "$(hash)" = "$before" ] || fail "B124: nothing in force has changed"
+[ "$(status "$params" -d failures=4 -d cooldown_ms=5 -d by=ann)" = 400 ] || fail "out of range"
+grep -q 'params.cooldown_ms: 5 is out of range: a whole number of milliseconds' "$dir/body" ||
+  fail "no reason: $(cat "$dir/body")"
+[ "$(hash)" = "$before" ] || fail "B121: half of a change was made"
+[ "$(status "$params" -d unset=failures -d by=ann)" = 200 ] || fail "$(cat "$dir/body")"
+in_force "failures 3 NEAP_PARAM_LIMITS__FAILURES" || fail "what was set is not unset"
+has_metric "neap_policy_info{policy=\"limits\",hash=\"$(hash)\"} 1" || fail "not in the metrics"
+stop

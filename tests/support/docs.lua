@@ -111,8 +111,11 @@ end
 
 --- `make run`, with the program that is built, on free ports; waits until it answers.
 local function start_demo(place)
-  local ports = free_ports(3)
-  place.ports = { ["8016"] = ports[1], ["8080"] = ports[2], ["9464"] = ports[3] }
+  local ports = free_ports(5)
+  place.ports = {
+    ["8016"] = ports[1], ["8080"] = ports[2], ["9464"] = ports[3],
+    ["8081"] = ports[4], ["9465"] = ports[5], -- of another one
+  }
   local ok, said = sh(place.dir, ([[
     NEAP_BIN=%s/bin/neap UPSTREAM_PORT=%d LISTEN_PORT=%d ADMIN_PORT=%d make -s run >run.log 2>&1 &
     echo $! >run.pid

@@ -19,24 +19,40 @@ local function read_form(text, into)
   end
 end
 
---- What a POST says: { name = text or number }; or nil and what is wrong.
-function arguments.read(request, query)
-  local given, body = {}, request.body or ""
+--- What a POST says: { name = text or number }, or with takes_any any value that JSON has, and
+--- which of them are JSON's; or nil and what is wrong.
+---@return table<string, any>|nil given
+---@return table<string, true>|string from_json
+function arguments.read(request, query, takes_any)
+  local given, body, from_json = {}, request.body or "", {}
   read_form(query, given)
-  if body == "" then return given end
+  if body == "" then return given, from_json end
   if not body:find("^%s*{") then
     read_form(body:gsub("%s+$", ""), given)
-    return given
+    return given, from_json
   end
   local value, message = json.decode(body)
-  if not value then return nil, "the body is no JSON: " .. message end
+  if type(value) ~= "table" then return nil, "the body is no JSON: " .. message end
   for name, field in pairs(value) do
-    if type(name) ~= "string" or (type(field) ~= "string" and type(field) ~= "number") then
+    local is_plain = type(field) == "string" or type(field) == "number"
+    if type(name) ~= "string" or not (is_plain or takes_any) then
       return nil, ("%s must be a text or a number"):format(tostring(name))
     end
-    given[name] = field
+    given[name], from_json[name] = field, true
   end
-  return given
+  return given, from_json
+end
+
+--- An argument that is a text, or a number that stands for one; nil if it is neither.
+local function text_of(value)
+  if type(value) == "string" or type(value) == "number" then return tostring(value) end
+end
+
+--- Who does it; nil and what is wrong.
+local function author(given)
+  local by = text_of(given.by)
+  if by and by:find("%S") then return by end
+  return nil, "by: say who does this, e.g. by=alice"
 end
 
 local UNITS = { ms = 1, s = 1000, m = 60000, h = 3600000, d = 86400000 }
@@ -70,14 +86,50 @@ end
 function arguments.action(given, known, max_ms)
   local ok, message = check_names(given, known)
   if not ok then return nil, message end
-  local by = given.by and tostring(given.by)
-  if not by or not by:find("%S") then return nil, "by: say who does this, e.g. by=alice" end
+  local by
+  by, message = author(given)
+  if not by then return nil, message end
   local action = { by = by, reason = given.reason and tostring(given.reason) }
   if given["for"] then
     action.for_ms, message = read_duration(given["for"], max_ms)
     if not action.for_ms then return nil, message end
   end
   return action
+end
+
+--- "a, b", or in JSON a list.
+local function names_in(value)
+  local names = {}
+  for _, part in ipairs(type(value) == "table" and value or { value }) do
+    for name in (text_of(part) or ""):gmatch("[^,%s]+") do names[#names + 1] = name end
+  end
+  return names
+end
+
+local NO_PARAM = { by = true, reason = true, unset = true }
+
+--- A change of params: all arguments but by, reason and unset are names of params.  A text in a
+--- form stands for what the param's type says; in JSON a value is what it is, and null unsets.
+---@param given table<string, any>
+---@param from_json table<string, true>
+---@return neap.settings.change|nil
+---@return string|nil message
+function arguments.change(given, from_json)
+  local by, message = author(given)
+  if not by then return nil, message end
+  local change = {
+    set = {}, unset = names_in(given.unset), by = by, reason = text_of(given.reason),
+  }
+  for name, value in pairs(given) do
+    if value == json.null and not NO_PARAM[name] then
+      change.unset[#change.unset + 1] = name
+    elseif not NO_PARAM[name] then
+      change.set[name] = from_json[name] and { value = value } or { text = value }
+    end
+  end
+  table.sort(change.unset)
+  if change.unset[1] or next(change.set) then return change end
+  return nil, "say which params, e.g. timeout_ms=500"
 end
 
 --- The mode that an action is to set.

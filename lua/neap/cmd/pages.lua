@@ -101,6 +101,8 @@ return function(host)
   local pages = admin.open {
     guards = function() return engine.guards end,
     policies = function() return engine.reloader:rows() end,
+    params = function(name) return (engine.reloader:params(name)) end,
+    set_params = function(name, change) return engine.reloader:set_params(name, change) end,
     reload = host.reload, token = host.token, health = host.health, log = host.log, since = since,
     more_metrics = function() return more_metrics(host) end,
   }
