@@ -5,65 +5,19 @@
 #
 # $upstream is a server that does what the query asks for: how=hang, close, reset, junk, short, slow,
 # wait or a status.  Without, it says 200.
-set -eu
-PATH="$PATH:/usr/sbin"
-lua=${LUA:-lua5.4} build=${NEAP_BUILD:?} root=${NEAP_ROOT:?}
+. "$(dirname "$0")/support.sh"
 if ! haproxy -vv 2>/dev/null | grep -q 'Lua version : Lua 5.3' || ! [ -e "$build/lua5.3/neap/core.so" ]; then
   echo "needs HAProxy with Lua 5.3, and neap built for it" >&2
   exit 1
 fi
 
-dir=$(mktemp -d)
-chmod 755 "$dir"
-panel=/dev/shm/neap-test-haproxy-$$
-pids=""
-finish() {
-  status=$?
-  trap - EXIT
-  for one in $pids; do
-    # shellcheck disable=SC2046  # a list of numbers
-    kill -KILL "$one" $(pgrep -P "$one") 2>/dev/null || :
-  done
-  [ $status -eq 0 ] || [ $status -eq 77 ] || tail -n 30 "$dir"/*/log >&2 2>/dev/null || :
-  rm -rf "$dir"
-  rm -f "$panel"*
-}
-trap finish EXIT
-trap 'exit 1' INT TERM
-
-fail() {
-  echo "$(basename "$0"): $*" >&2
-  exit 1
-}
-
-# within SECONDS COMMAND...
-within() {
-  left=$(($1 * 20))
-  shift
-  until "$@"; do
-    left=$((left - 1))
-    [ $left -gt 0 ] || fail "not in time: $*"
-    sleep 0.05
-  done
-}
-
-# Ports that nobody listens on.
 # shellcheck disable=SC2046  # a list of numbers
-set -- $($lua -e '
-  local uv, held = require "luv", {}
-  for i = 1, 3 do
-    held[i] = uv.new_tcp()
-    held[i]:bind("127.0.0.1", 0)
-    io.write(held[i]:getsockname().port, " ")
-  end')
+set -- $(free_ports 3)
 port=$1 upstream=127.0.0.1:$2 nobody=127.0.0.1:$3
 site=http://127.0.0.1:$port
 
 # A module with a sanitizer in it needs its runtime first.
-preload=""
-if nm -D "$build/lua5.3/neap/core.so" | grep -q __asan_init; then
-  preload="env LD_PRELOAD=$(cc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0"
-fi
+preload=$(sanitized "$build/lua5.3/neap/core.so" detect_leaks=0)
 
 cat >"$dir/upstream.lua" <<'LUA'
 local uv = require "luv"
@@ -167,7 +121,6 @@ haproxy_stop() {
     fail "trouble: $(cat "$dir/trouble")"
   fi
 }
-has_ended() { ! kill -0 "$pid" 2>/dev/null; }
 
 # said TEXT [TIMES]: lines of HAProxy's log that have it; it writes each twice, this is the one
 said() {
@@ -176,48 +129,12 @@ said() {
 }
 says() { said "$@" || fail "'$1' is in the log $count times, not ${2:-at all}: $(cat "$dir/$name/log")"; }
 
-# status PATH [CURL OPTIONS]: a connection of its own, so that any thread may get it
-status() {
-  path=$1
-  shift
-  curl -s -o "$dir/body" -D "$dir/head" -w '%{http_code}' --max-time 10 "$@" "$site$path"
-}
-
 # at_once PATH NUMBER: as many requests, each on a connection of its own; $dir/codes has a line of
 # each, its status and the thread that answered
 at_once() {
   case $1 in *\?*) number="&n=[1-$2]" ;; *) number="?n=[1-$2]" ;; esac
   curl -sZ --parallel-immediate --parallel-max 50 -o /dev/null \
     -w '%{http_code} %header{x-thread}\n' "$site$1$number" >"$dir/codes" 2>"$dir/progress"
-}
-
-# gets STATUS PATH [CURL OPTIONS]
-gets() {
-  expected=$1
-  shift
-  got=$(status "$@") || :
-  [ "$got" = "$expected" ] || fail "$1: $got, not $expected"
-}
-
-header() { tr -d '\r' <"$dir/head" | grep -qi -- "^$1\$" || fail "no $1 in $(cat "$dir/head")"; }
-
-# metric 'SERIES VALUE': the page has that line
-metric() {
-  curl -sf "$site/metrics" >"$dir/metrics"
-  grep -qxF -- "$1" "$dir/metrics" || fail "not $1, but: $(grep -F -- "${1% *}" "$dir/metrics")"
-}
-has_metric() { curl -sf "$site/metrics" | grep -qxF -- "$1"; }
-
-# calls POLICY OUTCOME NUMBER [KEY]
-calls() { metric "neap_calls_total{policy=\"$1\",key=\"${4:-default}\",outcome=\"$2\"} $3"; }
-
-# state POLICY 0|1|2 [KEY]
-state() { metric "neap_breaker_state{policy=\"$1\",key=\"${3:-default}\"} $2"; }
-
-# policy NAME 'keys' [DIRECTORY]: a file in $dir/policies
-policy() {
-  mkdir -p "${3:-$dir/policies}"
-  printf 'return {\n  name = "%s",\n  %s\n}\n' "$1" "$2" >"${3:-$dir/policies}/$1.lua"
 }
 
 # guarded BACKEND POLICY 'its lines': a backend as docs/haproxy.md says

@@ -4,67 +4,22 @@
 #   nginx_stop                                     the last one; it must end by itself
 #
 # $upstream is a server that does what the query asks for: how=500, hang, close, slow, junk, wait or a status
-set -eu
-PATH=$PATH:/usr/sbin
-lua=${LUA:-lua5.4} build=${NEAP_BUILD:?} root=${NEAP_ROOT:?}
+. "$(dirname "$0")/support.sh"
 modules=$(nginx -V 2>&1 | tr ' ' '\n' | sed -n 's/^--modules-path=//p')
 if ! [ -e "$modules/ngx_http_lua_module.so" ] || ! [ -e "$build/lua5.1/neap/core.so" ]; then
   echo "needs nginx with its Lua module, and neap built for LuaJIT" >&2
   exit 1
 fi
 
-dir=$(mktemp -d)
-chmod 755 "$dir"
-panel=/dev/shm/neap-test-$$
-pids=""
-finish() {
-  status=$?
-  trap - EXIT
-  for one in $pids; do
-    # shellcheck disable=SC2046  # a list of numbers
-    kill -KILL "$one" $(pgrep -P "$one") 2>/dev/null || :
-  done
-  [ $status -eq 0 ] || [ $status -eq 77 ] || tail -n 40 "$dir"/*/error.log >&2 2>/dev/null || :
-  rm -rf "$dir"
-  rm -f "$panel".*
-}
-trap finish EXIT
-trap 'exit 1' INT TERM
-
-fail() {
-  echo "$(basename "$0"): $*" >&2
-  exit 1
-}
-
-# within SECONDS COMMAND...
-within() {
-  last=$(($(date +%s) + $1 + 1))
-  shift
-  until "$@"; do
-    [ "$(date +%s)" -lt $last ] || fail "not in time: $*"
-    sleep 0.05
-  done
-}
-
-# Ports that nobody listens on.
 # shellcheck disable=SC2046  # a list of numbers
-set -- $($lua -e '
-  local uv, held = require "luv", {}
-  for i = 1, 4 do
-    held[i] = uv.new_tcp()
-    held[i]:bind("127.0.0.1", 0)
-    io.write(held[i]:getsockname().port, " ")
-  end')
+set -- $(free_ports 4)
 port=$1 upstream_port=$2 second_port=$3 nobody_port=$4
 site=http://127.0.0.1:$port upstream=127.0.0.1:$upstream_port
 
 # A module with a sanitizer in it needs its runtime first; and what is free is used again at once,
 # as without one: that is how a request without neap.log() shows.
-preload=""
-if nm -D "$build/lua5.1/neap/core.so" | grep -q __asan_init; then
-  asan=detect_leaks=0:quarantine_size_mb=0:thread_local_quarantine_size_kb=0
-  preload="env LD_PRELOAD=$(cc -print-file-name=libasan.so) ASAN_OPTIONS=$asan"
-fi
+asan=detect_leaks=0:quarantine_size_mb=0:thread_local_quarantine_size_kb=0
+preload=$(sanitized "$build/lua5.1/neap/core.so" $asan)
 
 user=""
 if [ "$(id -u)" -eq 0 ]; then user="user nobody $(id -gn nobody);"; fi
@@ -148,41 +103,4 @@ nginx_stop() {
   crashes=$(grep -c -E 'exited on signal|runtime error|\[alert\]' "$dir/$name/error.log" || :)
   [ "$crashes" = "${1:-0}" ] || fail "$crashes lines of trouble: $(
     grep -E 'exited on signal|runtime error|\[alert\]' "$dir/$name/error.log")"
-}
-has_ended() { ! kill -0 "$pid" 2>/dev/null; }
-
-# status PATH [CURL OPTIONS]: a connection of its own, so that any worker may get it
-status() {
-  path=$1
-  shift
-  curl -s -o "$dir/body" -D "$dir/head" -w '%{http_code}' --max-time 10 "$@" "$site$path"
-}
-
-# gets STATUS PATH [CURL OPTIONS]
-gets() {
-  expected=$1
-  shift
-  got=$(status "$@") || :
-  [ "$got" = "$expected" ] || fail "$1: $got, not $expected"
-}
-
-header() { tr -d '\r' <"$dir/head" | grep -qi -- "^$1\$" || fail "no $1 in $(cat "$dir/head")"; }
-
-# metric 'SERIES VALUE': the page has that line
-metric() {
-  curl -sf "$site/metrics" >"$dir/metrics"
-  grep -qxF -- "$1" "$dir/metrics" || fail "not $1, but: $(grep -F -- "${1% *}" "$dir/metrics")"
-}
-has_metric() { curl -sf "$site/metrics" | grep -qxF -- "$1"; }
-
-# calls POLICY OUTCOME NUMBER [KEY]
-calls() { metric "neap_calls_total{policy=\"$1\",key=\"${4:-default}\",outcome=\"$2\"} $3"; }
-
-# state POLICY 0|1|2 [KEY]
-state() { metric "neap_breaker_state{policy=\"$1\",key=\"${3:-default}\"} $2"; }
-
-# policy NAME 'keys' [FALLBACK]: a file in $dir/policies
-policy() {
-  mkdir -p "$dir/policies"
-  printf 'return {\n  name = "%s",\n  %s\n}\n' "$1" "$2" >"$dir/policies/$1.lua"
 }

@@ -1,43 +1,25 @@
 # examples/06_curl against an upstream that goes down in several ways, and comes back: it opens,
 # falls back, recovers; the policy is edited meanwhile.  About ten seconds.
-set -eu
-client=$NEAP_BUILD/examples/example_06_curl
-[ -x "$client" ] || { echo "not built: libcurl is too old (7.84 is needed)" >&2; exit 1; }
-dir=$(mktemp -d)
-pids=""
-finish() {
-  status=$?
-  [ -z "$pids" ] || kill $pids 2>/dev/null || :
-  [ $status -eq 0 ] || { echo "---- client"; tail -50 "$dir/client"; }
-  rm -rf "$dir"
-}
-trap finish EXIT
-fail() { echo "not so: $*" >&2; exit 1; }
+. "$(dirname "$0")/support.sh"
 
-within() { # SECONDS COMMAND...: tries it until it succeeds
-  left=$(($1 * 20))
-  shift
-  until "$@"; do
-    left=$((left - 1))
-    [ $left -gt 0 ] || fail "in time: $*"
-    sleep 0.05
-  done
-}
-says() { tail -n "+$from" "$dir/client" | grep -q -- "$1"; }
-from_here() { from=$(($(wc -l <"$dir/client") + 1)); } # what it says from now on
+client=$build/examples/example_06_curl
+[ -x "$client" ] || { echo "not built: libcurl is too old (7.84 is needed)" >&2; exit 1; }
+
+says() { tail -n "+$from" "$dir/client.log" | grep -q -- "$1"; }
+from_here() { from=$(($(wc -l <"$dir/client.log") + 1)); } # what it says from now on
 upstream_is() {
   curl -sf -o /dev/null -X POST "$upstream/_fail?mode=$1" || fail "the upstream takes orders"
 }
 
-$LUA examples/demo/upstream.lua --listen 127.0.0.1:0 --quiet >"$dir/upstream" 2>&1 &
-pids=$!
+$lua examples/demo/upstream.lua --listen 127.0.0.1:0 --quiet >"$dir/upstream" 2>&1 &
+pids="$!"
 within 5 grep -q listening "$dir/upstream"
 upstream=$(sed -n 's/.*listening on \(http:[^,]*\),.*/\1/p' "$dir/upstream")
 
 policy=$dir/flag_provider.lua
 sed 's/cooldown_ms = 5000/cooldown_ms = 300/; s/timeout_ms = 500/timeout_ms = 200/' \
   policies/flag_provider.lua >"$policy"
-"$client" "$upstream" /flags/new-checkout "$policy" 100000 >"$dir/client" 2>&1 &
+"$client" "$upstream" /flags/new-checkout "$policy" 100000 >"$dir/client.log" 2>&1 &
 pids="$pids $!"
 from=1
 within 5 says "primary: 200, 6[0-9] bytes"
@@ -60,7 +42,7 @@ from_here
 kill "${pids%% *}"
 within 5 says "closed -> open"
 within 5 says "last_good: 200"
-$LUA examples/demo/upstream.lua --listen "${upstream#http://}" --quiet >"$dir/upstream" 2>&1 &
+$lua examples/demo/upstream.lua --listen "${upstream#http://}" --quiet >"$dir/upstream" 2>&1 &
 pids="$! ${pids#* }"
 within 5 says "half_open -> closed"
 echo "ok: the upstream is killed and started again"

@@ -1,38 +1,9 @@
 # What the README promises of `make run`, done: an outage, the last good answer, the default, then
 # recovery, and a policy that is edited while it serves.  About ten seconds.
-set -eu
-dir=$(mktemp -d)
-pid=""
-finish() {
-  status=$?
-  [ -z "$pid" ] || { kill "$pid" 2>/dev/null || :; wait "$pid" || :; }
-  if [ $status -ne 0 ]; then echo "---- log"; cat "$dir/log"; fi
-  rm -rf "$dir"
-}
-trap finish EXIT
+. "$(dirname "$0")/support.sh"
 
-fail() { echo "test_demo: $*" >&2; exit 1; }
-
-# within SECONDS COMMAND...: tries it until it succeeds.
-within() {
-  left=$(($1 * 20))
-  shift
-  until "$@"; do
-    left=$((left - 1))
-    [ $left -gt 0 ] || fail "not in time: $*"
-    sleep 0.05
-  done
-}
-
-# Three ports that nobody listens on.
-ports=$(${LUA:-lua5.4} -e '
-  local uv, held = require "luv", {}
-  for i = 1, 3 do
-    held[i] = uv.new_tcp()
-    held[i]:bind("127.0.0.1", 0)
-    io.write(held[i]:getsockname().port, " ")
-  end')
-set -- $ports
+# shellcheck disable=SC2046  # a list of numbers
+set -- $(free_ports 3)
 upstream=http://127.0.0.1:$1 sidecar=http://127.0.0.1:$2 admin=http://127.0.0.1:$3
 
 ask() { curl -si --max-time 5 "$sidecar/flags/$1" | tr -d '\r' >"$dir/answer"; }
@@ -54,6 +25,7 @@ cp policies/flag_provider.lua "$dir/flag_provider.lua"
 UPSTREAM_PORT=$1 LISTEN_PORT=$2 ADMIN_PORT=$3 POLICY=$dir/flag_provider.lua \
   scripts/run.sh </dev/null >"$dir/log" 2>&1 &
 pid=$!
+pids="$pids $pid"
 
 # All is well.
 within 10 curl -sf "$admin/healthz" -o /dev/null
@@ -117,7 +89,6 @@ metric 'neap_policy_stale{policy="flag_provider"}' 1 || fail "nor do the metrics
 # Ctrl-C: both stop, and nothing is left on the ports.
 kill "$pid"
 wait "$pid" || fail "make run ended with status $?"
-pid=""
 logged 'stopped after' || fail "the upstream did not stop by itself"
 logged 'SIGTERM: draining' || fail "the sidecar did not drain"
 ! curl -s "$sidecar/" -o /dev/null || fail "somebody still listens"

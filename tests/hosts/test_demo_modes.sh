@@ -1,39 +1,23 @@
 # The demo's upstream misbehaves as it is told: by HTTP and by a script.
-set -eu
-dir=$(mktemp -d)
-pid=""
-finish() {
-  status=$?
-  [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
-  if [ $status -ne 0 ]; then cat "$dir/log" >&2; fi
-  rm -rf "$dir"
-}
-trap finish EXIT
-fail() { echo "test_demo_modes: $*" >&2; exit 1; }
+. "$(dirname "$0")/support.sh"
 
-demo="${LUA:-lua5.4} examples/demo/upstream.lua"
+demo="$lua examples/demo/upstream.lua"
 start() {
   : >"$dir/log" # or the address of the one before might be read
   $demo --listen 127.0.0.1:0 "$@" >"$dir/log" 2>&1 &
   pid=$!
-  tries=200
-  until url=$(sed -n 's/.*listening on \(.*\), mode ok$/\1/p' "$dir/log") && [ -n "$url" ]; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "does not start"
-    sleep 0.05
-  done
+  pids="$pids $pid"
+  within 10 says_where
 }
-stop() { kill "$pid"; wait "$pid" || fail "ended with status $?"; pid=""; }
+says_where() {
+  url=$(sed -n 's/.*listening on \(.*\), mode ok$/\1/p' "$dir/log")
+  [ -n "$url" ]
+}
+stop() { kill "$pid"; wait "$pid" || fail "ended with status $?"; }
 mode() { curl -s -X POST "$url/_fail?mode=$1" -o "$dir/body" -w '%{http_code}' || :; }
 flag() { curl -s --max-time "${2:-5}" "$url/flags/$1" -o "$dir/body" -w '%{http_code}' || :; }
-becomes() { # STATUS: within five seconds
-  tries=100
-  until [ "$(flag a)" = "$1" ]; do
-    tries=$((tries - 1))
-    [ $tries -gt 0 ] || fail "does not become $1"
-    sleep 0.05
-  done
-}
+flag_is() { [ "$(flag a)" = "$1" ]; }
+becomes() { within 5 flag_is "$1"; }
 
 start
 [ "$(flag a)" = 200 ] || fail "ok is not 200"

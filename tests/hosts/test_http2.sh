@@ -1,38 +1,12 @@
 # HTTP/2 by TLS to the upstream, which is nginx: what is asked and answered, on one connection; that
 # it goes away and comes back; that it isn't who it says.
-set -eu
-neap=${NEAP_BIN:?}
-PATH="$PATH:/usr/sbin"
-dir=$(mktemp -d)
-pids=""
-finish() {
-  status=$?
-  for pid in $pids; do kill -9 "$pid" 2>/dev/null || :; done
-  if [ $status -ne 0 ]; then tail -n 30 "$dir"/*.log; fi
-  rm -rf "$dir"
-}
-trap finish EXIT
+. "$(dirname "$0")/support.sh"
 
-fail() { echo "test_http2: $*" >&2; exit 1; }
-within() {
-  left=$(($1 * 20))
-  shift
-  until "$@"; do
-    left=$((left - 1))
-    [ $left -gt 0 ] || fail "not in time: $*"
-    sleep 0.05
-  done
-}
+neap=${NEAP_BIN:?}
 equal() { [ "$2" = "$3" ] || fail "$1: expected $2, got $3"; }
 
-# Ports that nobody listens on.
-set -- $(${LUA:-lua5.4} -e '
-  local uv, held = require "luv", {}
-  for i = 1, 3 do
-    held[i] = uv.new_tcp()
-    held[i]:bind("127.0.0.1", 0)
-    io.write(held[i]:getsockname().port, " ")
-  end')
+# shellcheck disable=SC2046  # a list of numbers
+set -- $(free_ports 3)
 up=$1 listen=$2 other=$3
 
 # ---- An authority, and a certificate by it ----

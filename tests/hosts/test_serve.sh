@@ -1,35 +1,9 @@
 # `neap serve` as a process: what it says when it cannot start, routes, signals, tokens, reloads.
-set -eu
+. "$(dirname "$0")/support.sh"
+
 neap=${NEAP_BIN:?}
-dir=$(mktemp -d)
-pids=""
-finish() {
-  status=$?
-  for pid in $pids; do kill -9 "$pid" 2>/dev/null || :; done
-  if [ $status -ne 0 ]; then tail -n 30 "$dir"/*.log; fi
-  rm -rf "$dir"
-}
-trap finish EXIT
-
-fail() { echo "test_serve: $*" >&2; exit 1; }
-within() {
-  left=$(($1 * 20))
-  shift
-  until "$@"; do
-    left=$((left - 1))
-    [ $left -gt 0 ] || fail "not in time: $*"
-    sleep 0.05
-  done
-}
-
-# Ports that nobody listens on.
-set -- $(${LUA:-lua5.4} -e '
-  local uv, held = require "luv", {}
-  for i = 1, 5 do
-    held[i] = uv.new_tcp()
-    held[i]:bind("127.0.0.1", 0)
-    io.write(held[i]:getsockname().port, " ")
-  end')
+# shellcheck disable=SC2046  # a list of numbers
+set -- $(free_ports 5)
 up=$1 listen=$2 admin=$3 other=$4 nobody=$5
 sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
 
@@ -48,8 +22,8 @@ logged() { grep -q -- "$1" "$log"; }
 status() { curl -s -o "$dir/body" -w '%{http_code}' --max-time 5 "$@"; }
 has_metric() { curl -sf "$pages/metrics" | grep -qxF "$1"; }
 
-lua5.4 examples/demo/upstream.lua --quiet --listen 127.0.0.1:$up >"$dir/upstream.log" &
-pids=$!
+$lua examples/demo/upstream.lua --quiet --listen 127.0.0.1:$up >"$dir/upstream.log" &
+pids="$pids $!"
 cp policies/flag_provider.lua "$dir/flag_provider.lua"
 usual="--listen 127.0.0.1:$listen --upstream http://127.0.0.1:$up --admin 127.0.0.1:$admin"
 usual="$usual --policy $dir/flag_provider.lua"

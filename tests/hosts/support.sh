@@ -1,0 +1,100 @@
+# What the tests in sh have in common; they source this file, or nginx_support.sh or
+# haproxy_support.sh, which do.
+#
+#   $dir     a directory of the test's own, which goes when it ends; logs in it are shown if it fails
+#   $pids    what it has started: killed then, with its children
+#   $panel   where a shared panel may be: removed, too
+set -eu
+PATH=$PATH:/usr/sbin
+# shellcheck disable=SC2034  # of those that source this
+lua=${LUA:-lua5.4} build=${NEAP_BUILD:?} root=${NEAP_ROOT:?}
+dir=$(mktemp -d)
+chmod 755 "$dir"
+panel=/dev/shm/neap-test-$$-panel
+pids=""
+finish() {
+  status=$?
+  trap - EXIT
+  for one in $pids; do
+    # shellcheck disable=SC2046  # a list of numbers
+    kill -KILL "$one" $(pgrep -P "$one") 2>/dev/null || :
+  done
+  [ $status -eq 0 ] || tail -n 40 "$dir"/log "$dir"/*.log "$dir"/*/log "$dir"/*/error.log >&2 2>/dev/null || :
+  rm -rf "$dir"
+  rm -f "$panel"*
+}
+trap finish EXIT
+trap 'exit 1' INT TERM
+
+fail() {
+  echo "$(basename "$0"): $*" >&2
+  exit 1
+}
+
+# within SECONDS COMMAND...: tries it until it succeeds
+within() {
+  last=$(($(date +%s) + $1 + 1))
+  shift
+  until "$@"; do
+    [ "$(date +%s)" -lt $last ] || fail "not in time: $*"
+    sleep 0.05
+  done
+}
+
+# free_ports NUMBER: of 127.0.0.1, that nobody listens on
+free_ports() {
+  $lua - "$1" <<'LUA'
+local uv, held = require "luv", {}
+for i = 1, tonumber(arg[1]) do
+  held[i] = uv.new_tcp()
+  held[i]:bind("127.0.0.1", 0)
+  io.write(held[i]:getsockname().port, " ")
+end
+LUA
+}
+
+# sanitized MODULE OPTIONS: what to start a program with that loads it; nothing if it has no sanitizer
+sanitized() {
+  nm -D "$1" | grep -q __asan_init || return 0
+  echo "env LD_PRELOAD=$(cc -print-file-name=libasan.so) ASAN_OPTIONS=$2"
+}
+
+has_ended() { ! kill -0 "$pid" 2>/dev/null; }
+
+# policy NAME 'keys' [DIRECTORY]: a file in $dir/policies
+policy() {
+  mkdir -p "${3:-$dir/policies}"
+  printf 'return {\n  name = "%s",\n  %s\n}\n' "$1" "$2" >"${3:-$dir/policies}/$1.lua"
+}
+
+# ---- Asking what is at $site ----
+
+# status PATH [CURL OPTIONS]: a connection of its own, so that any worker or thread may get it
+status() {
+  path=$1
+  shift
+  curl -s -o "$dir/body" -D "$dir/head" -w '%{http_code}' --max-time 10 "$@" "$site$path"
+}
+
+# gets STATUS PATH [CURL OPTIONS]
+gets() {
+  expected=$1
+  shift
+  got=$(status "$@") || :
+  [ "$got" = "$expected" ] || fail "$1: $got, not $expected"
+}
+
+header() { tr -d '\r' <"$dir/head" | grep -qi -- "^$1\$" || fail "no $1 in $(cat "$dir/head")"; }
+
+# metric 'SERIES VALUE': the page has that line
+metric() {
+  curl -sf "$site/metrics" >"$dir/metrics"
+  grep -qxF -- "$1" "$dir/metrics" || fail "not $1, but: $(grep -F -- "${1% *}" "$dir/metrics")"
+}
+has_metric() { curl -sf "$site/metrics" | grep -qxF -- "$1"; }
+
+# calls POLICY OUTCOME NUMBER [KEY]
+calls() { metric "neap_calls_total{policy=\"$1\",key=\"${4:-default}\",outcome=\"$2\"} $3"; }
+
+# state POLICY 0|1|2 [KEY]
+state() { metric "neap_breaker_state{policy=\"$1\",key=\"${3:-default}\"} $2"; }
