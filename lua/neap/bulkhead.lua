@@ -46,13 +46,13 @@ end
 ---@param host neap.Host
 ---@param wait_ms number
 function bulkhead.wait(line, host, wait_ms)
-  if not host.wait or wait_ms <= 0 or (has_room(line) and not is_awaited(line)) then return end
+  if not host.turn or wait_ms <= 0 or (has_room(line) and not is_awaited(line)) then return end
   line.queue = line.queue or { first = 1, last = 0 }
   local until_ms = line.native:now() + wait_ms
   local waiter, is_next = { waits = true }, false
   bulkhead.freed(line) -- for one who was dropped after it was woken
   repeat
-    local was_woken = host.wait(until_ms - line.native:now(), function(wake)
+    local was_woken = host.turn(until_ms - line.native:now(), function(wake)
       waiter.wake = wake
       enqueue(line, waiter, is_next)
     end)

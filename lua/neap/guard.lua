@@ -252,6 +252,21 @@ local function replayer(self, options)
   return function(entry, done) replay(self, options.replay, entry, done) end
 end
 
+--- For hosts that work in steps: may a call be made again that has just been reported, and after how
+--- long? If so it is taken from the budget; each further attempt has to be acquired like the first.
+---@param call table as for report, and: request, what was asked, with its method
+---@param made integer so many attempts there were
+---@param by_ms? number the call's deadline, an instant
+---@return integer|nil wait_ms nil: it may not
+function Guard:retry(call, made, by_ms)
+  if type(call) ~= "table" then error("what the call came to must be a table, got "
+    .. type(call), 2) end
+  if type(made) ~= "number" then error("how many attempts were made must be a number, got "
+    .. type(made), 2) end
+  local of_key = existing(self, call.key) or self.lines[OVERFLOW] or self.line
+  return (line.retry(of_key, call, made, by_ms))
+end
+
 -- ---- Operating --------------------------------------------------------------------------------
 
 --- Everything an operator asks about one key; changes nothing.

@@ -18,6 +18,7 @@ local bulkhead = require "neap.bulkhead"
 local fallback = require "neap.fallback"
 local layers = require "neap.layers"
 local refusal = require "neap.refusal"
+local retry = require "neap.retry"
 local check_fields = require("neap.reported").check
 
 local OUTCOMES = { success = true, failure = true, timeout = true, neutral = true }
@@ -391,6 +392,22 @@ function line.classify(self, number, call)
   return classify(guard, guard:generation(number), call)
 end
 
+--- Of a call in steps: is there to be another attempt, and after how long?
+---@param self table line
+---@param given table what the last attempt came to
+---@param made integer
+---@param by_ms number|nil
+---@return integer|nil wait_ms
+function line.retry(self, given, made, by_ms)
+  local policy = self.guard.policy
+  if not policy.retry then return nil end
+  self.guard.retries:called(policy.retry, self.native:begun())
+  local call = filled(self, given, 0)
+  local outcome, _, retry_after_ms = classify(self.guard, policy, call)
+  local left_ms = by_ms and by_ms - self.native:now() or math.huge
+  return retry.next(self, policy, call, outcome, retry_after_ms, made, left_ms)
+end
+
 -- ---- Making one -------------------------------------------------------------------------------
 
 --- What a policy's calls need of the C core: see lua/src/line.c.
@@ -406,7 +423,7 @@ function line.options(policy, host)
     is_layered = (policy.retry or policy.bulkhead or policy.deadline_ms) ~= nil,
     concurrent = policy.bulkhead and policy.bulkhead.concurrent or nil,
     has_trip = policy.trip ~= nil,
-    keeps = policy.stages[1] ~= nil,
+    keeps = policy.stages[1] ~= nil or policy.retry ~= nil,
     remembers = remembers,
   }
 end

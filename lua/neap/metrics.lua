@@ -9,6 +9,7 @@
 ---                                                 that must not stall
 
 local characters = require "neap.characters"
+local retry = require "neap.retry"
 
 local metrics = {}
 
@@ -177,6 +178,10 @@ local BREAKER = {
   { "neap_transitions_total", counter, "State changes.", transitions },
 }
 
+  { "neap_bulkhead_in_flight", gauge, "Calls of this process with a slot of the bulkhead.",
+    of "bulkhead_in_flight" },
+  { "neap_bulkhead_rejected_total", counter, "Calls of this process that got no slot.",
+    of "bulkhead_rejected" },
 -- Families of a guard -----------------------------------------------------------------------------
 
 local function fallbacks(put, s)
@@ -188,6 +193,12 @@ end
 local function reloads(put, s)
   put(s.reloads, 'result="ok"')
   put(s.reloads_failed, 'result="failed"')
+end
+
+local function retries(put, s)
+  for _, result in ipairs(retry.results) do
+    put(s.retries[result], ('result="%s"'):format(result))
+  end
 end
 
 local function flag(field)
@@ -202,6 +213,8 @@ local GUARD = {
     function(put, s) put(1, 'hash="' .. escape(s.hash) .. '"') end },
   { "neap_policy_errors_total", counter,
     "Faults in the policy's functions, for which the shipped verdict stood in.",
+  { "neap_retries_total", counter, "What retries came to, and why others were not made.", retries },
+  { "neap_retry_budget", gauge, "Retries that this process may make now.", of "retry_budget" },
     of "policy_errors" },
   { "neap_policy_stale", gauge,
     "1 if the policy's file has an error and the last good version serves.", flag "is_stale" },
@@ -274,6 +287,7 @@ local function guard_numbers(guard, row)
     reloads = of_file and row.reloads or stats.reloads.ok,
     reloads_failed = of_file and row.failures or stats.reloads.failed,
     is_stale = is_stale, is_orphaned = row and row.is_orphaned,
+    retries = stats.retries, retry_budget = stats.retry_budget,
   }
 end
 

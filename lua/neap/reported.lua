@@ -12,7 +12,7 @@ local reported = {}
 local FIELDS = {
   status = true, grpc_status = true, code = true, headers = true, body = true,
   result = true, error = true, raised = true, ended_by = true, duration_ms = true,
-  phase = false, key = false, args = false, id = false,
+  phase = false, key = false, args = false, id = false, request = false,
   cause = false, refused = false, reason = false, retry_after_ms = false,
 }
 local ENDS = { answer = true, timeout = true, transport = true, caller = true, bulkhead = true }

@@ -18,6 +18,7 @@
 ---@field key? string of the breaker
 ---@field args? table what the function was given; .n how many; to be read
 ---@field id? string tells its answer from those of other calls
+---@field request? table what was asked of HTTP: method, target, headers, body
 ---@field cause? neap.Cause.fallback for fallback stages: why they are asked
 ---@field refused? neap.RefusalReason|"bulkhead" likewise: why it was refused
 ---@field reason? string likewise: what classify said
@@ -26,6 +27,7 @@
 ---@class neap.Line one key of a guard, as guard:at gives it
 ---@field key string
 ---@field call fun(self, f: function, ...: any): any, any, neap.Info|nil
+---@field call_by fun(self, by_ms: number, f: function, ...: any): any, any, neap.Info|nil
 ---@field acquire fun(self): neap.Permit|nil, neap.Refusal|nil
 ---@field report neap.Report
 ---@field deadline fun(self): integer|nil
@@ -33,6 +35,8 @@
 ---@class (exact) neap.Stats
 ---@field fallbacks { source: string, result: string, count: integer }[]
 ---@field fallback_durations { counts: integer[], bounds_ms: integer[], sum_ms: integer }
+---@field retries table<neap.RetryResult, integer> what became of each wish to try again
+---@field retry_budget integer how many retries this process may make now
 ---@field policy_errors integer
 ---@field overflow integer calls whose key had no room
 ---@field breakers integer

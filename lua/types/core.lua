@@ -133,6 +133,8 @@ local core = {}
 ---@field state neap.State
 ---@field mode neap.Mode in force
 ---@field mode_is_operators boolean
+---@field bulkhead_in_flight? integer calls of this process that have a slot of the policy's bulkhead
+---@field bulkhead_rejected? integer those that got none
 ---@field mode_left_ms integer of an operator's mode; 0: no end, or none set
 ---@field level integer
 ---@field epoch integer

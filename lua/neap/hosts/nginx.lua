@@ -12,6 +12,7 @@ local ngx = ngx
 local status, max = coroutine.status, math.max
 local spawn, wait, kill, sleep = ngx.thread.spawn, ngx.thread.wait, ngx.thread.kill, ngx.sleep
 local get_phase = ngx.get_phase
+local semaphore = require "ngx.semaphore"
 
 local HAS_THREADS = {
   rewrite = true, server_rewrite = true, access = true, content = true, timer = true,
@@ -51,6 +52,24 @@ end
 ---@param ms number
 function host.sleep(ms)
   sleep(max(0, ms) / 1000)
+end
+
+--- Waits until the function that ready is given is called, but not longer than ms; where nginx lets
+--- nothing wait, it does not.
+---@param ms number
+---@param ready fun(wake: fun(): boolean)
+---@return boolean was_woken
+function host.turn(ms, ready)
+  if not HAS_THREADS[get_phase()] then return false end
+  local turn, waits = semaphore.new(), true
+  ready(function()
+    if not waits then return false end
+    turn:post()
+    return true
+  end)
+  local was_woken = turn:wait(max(1, ms) / 1000)
+  waits = false
+  return was_woken == true
 end
 
 --- Runs f(...) beside the caller.

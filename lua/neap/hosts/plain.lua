@@ -8,6 +8,7 @@
 --            it ends, and counts as a timeout; until then nothing can stop it.  It can ask
 --            guard:deadline() first thing and see to it itself
 --   sleep    for waiting between tries.  Without: no waiting
+--   turn     for waiting until somebody says so.  Without: a full bulkhead refuses at once
 --   spawn    runs something beside the caller.  Without: nothing is
 --   outlives what spawn runs goes on when the caller has ended.  Without: nothing is refreshed
 --            behind a caller's back
@@ -25,6 +26,9 @@
 ---  timeout_ms (whatever it does then is nobody's business any more). Raises what f raises. May
 ---  yield. Where nothing can be given up, e.g. outside of any coroutine, `true, f(...)` will do.
 ---@field sleep? fun(ms: number) may yield
+---@field turn? fun(ms: number, ready: fun(wake: fun(): boolean)): boolean calls ready(wake) and waits
+---  until wake is called, but not longer than ms: whether it was. wake answers whether anybody still
+---  waits, and leaves it to the host to run him. May yield; false at once where nothing can wait
 ---@field spawn? fun(f: function, ...: any)
 ---@field outlives? boolean
 ---@field sync? fun(descriptor: integer, done: fun(ok: boolean|nil, message?: string)) does not wait

@@ -125,6 +125,35 @@ function host.sync(descriptor, done)
   if not request then done(nil, message) end
 end
 
+--- Waits until the function that ready is given is called, but not longer than ms.  Who calls it goes
+--- on first: the waiter's turn is the loop's next.  Outside of any coroutine nothing waits.
+---@param ms number
+---@param ready fun(wake: fun(): boolean)
+---@return boolean was_woken
+function host.turn(ms, ready)
+  local co = current()
+  if not co then return false end
+  local state = "waits"
+  local timer
+  local function over()
+    if state == "waits" then state = "late" end
+    timer:close()
+    timer = nil
+    wake(co)
+  end
+  uv.update_time()
+  timer = assert(uv.new_timer())
+  timer:start(math.max(0, math.ceil(ms)), 0, over)
+  ready(function()
+    if state ~= "waits" then return false end
+    state = "woken"
+    timer:start(0, 0, over)
+    return true
+  end)
+  while timer do yield() end
+  return state == "woken"
+end
+
 --- Runs f(...) in a coroutine of its own until it waits for the first time, and goes on with the
 --- caller.  What it raises before that is raised here, later by the callback that resumed it.
 ---@param f function
