@@ -173,15 +173,15 @@ local BREAKER = {
     total "clock_steps" },
   { "neap_retry_after_ignored_total", counter, "Retry-After values that made no sense.",
     total "retry_ignored" },
+  { "neap_bulkhead_in_flight", gauge, "Calls of this process with a slot of the bulkhead.",
+    of "bulkhead_in_flight" },
+  { "neap_bulkhead_rejected_total", counter, "Calls of this process that got no slot.",
+    of "bulkhead_rejected" },
   { "neap_open_seconds_total", counter, "Time spent not closed.",
     function(put, s) put(s.totals.open_ms / 1000) end },
   { "neap_transitions_total", counter, "State changes.", transitions },
 }
 
-  { "neap_bulkhead_in_flight", gauge, "Calls of this process with a slot of the bulkhead.",
-    of "bulkhead_in_flight" },
-  { "neap_bulkhead_rejected_total", counter, "Calls of this process that got no slot.",
-    of "bulkhead_rejected" },
 -- Families of a guard -----------------------------------------------------------------------------
 
 local function fallbacks(put, s)
@@ -190,15 +190,15 @@ local function fallbacks(put, s)
   end
 end
 
-local function reloads(put, s)
-  put(s.reloads, 'result="ok"')
-  put(s.reloads_failed, 'result="failed"')
-end
-
 local function retries(put, s)
   for _, result in ipairs(retry.results) do
     put(s.retries[result], ('result="%s"'):format(result))
   end
+end
+
+local function reloads(put, s)
+  put(s.reloads, 'result="ok"')
+  put(s.reloads_failed, 'result="failed"')
 end
 
 local function flag(field)
@@ -208,13 +208,13 @@ end
 local GUARD = {
   { "neap_fallback_total", counter, "What the stages of the fallback chain did when asked.",
     fallbacks },
+  { "neap_retries_total", counter, "What retries came to, and why others were not made.", retries },
+  { "neap_retry_budget", gauge, "Retries that this process may make now.", of "retry_budget" },
   { "neap_policy_reloads_total", counter, "Changed policy files, taken or refused.", reloads },
   { "neap_policy_info", gauge, "1; which version of the policy serves.",
     function(put, s) put(1, 'hash="' .. escape(s.hash) .. '"') end },
   { "neap_policy_errors_total", counter,
     "Faults in the policy's functions, for which the shipped verdict stood in.",
-  { "neap_retries_total", counter, "What retries came to, and why others were not made.", retries },
-  { "neap_retry_budget", gauge, "Retries that this process may make now.", of "retry_budget" },
     of "policy_errors" },
   { "neap_policy_stale", gauge,
     "1 if the policy's file has an error and the last good version serves.", flag "is_stale" },
@@ -282,12 +282,12 @@ local function guard_numbers(guard, row)
   if row then is_stale = row.error ~= nil end
   local of_file = not stats.is_shared and row
   return {
+    retries = stats.retries, retry_budget = stats.retry_budget,
     fallbacks = stats.fallbacks, durations = stats.fallback_durations, hash = stats.hash,
     policy_errors = stats.policy_errors, overflow = stats.overflow, breakers = stats.breakers,
     reloads = of_file and row.reloads or stats.reloads.ok,
     reloads_failed = of_file and row.failures or stats.reloads.failed,
     is_stale = is_stale, is_orphaned = row and row.is_orphaned,
-    retries = stats.retries, retry_budget = stats.retry_budget,
   }
 end
 
