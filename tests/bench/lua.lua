@@ -45,6 +45,28 @@ measure("floor pcall and an empty method", function(n)
 end)
 
 do
+  local acquire, report = floor.nothing_pair()
+  measure("floor two empty closures and a Lua call", function(n)
+    for _ = 1, n do
+      local permit = acquire()
+      empty()
+      report(permit, "success")
+    end
+  end)
+end
+
+do
+  local acquire, report = floor.asking_pair()
+  measure("floor ... that ask Lua what bound ones must", function(n)
+    for _ = 1, n do
+      local permit = acquire()
+      empty()
+      report(permit, "success")
+    end
+  end)
+end
+
+do
   local rules = core.rules { failure_rate = 0.5, consecutive_failures = 10 }
   local breaker = core.breaker()
   local now_ms = core.clock_coarse
