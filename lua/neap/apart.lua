@@ -8,7 +8,7 @@ local unpack = table.unpack or _G.unpack
 --- Runs f within the policy's timeout where the host can end it: ended_by, ok, a, b.
 local function run(host, timeout_ms, f, args)
   local n = args.n or #args
-  if not (host.run and timeout_ms) then return "answer", pcall(f, unpack(args, 1, n)) end
+  if not host.run or timeout_ms == 0 then return "answer", pcall(f, unpack(args, 1, n)) end
   local ok, in_time, a, b = pcall(host.run, timeout_ms, f, unpack(args, 1, n))
   if not ok then return "answer", false, in_time end
   if not in_time then return "timeout" end
@@ -38,7 +38,7 @@ function apart.attempt(line, f, args)
   local guard = line.guard
   local permit, refused = guard:acquire(line.key)
   if not permit then return "refused", refused end
-  local ended_by, ok, a, b = run(guard.host, guard.policy.timeout_ms, f, args)
+  local ended_by, ok, a, b = run(guard.host, guard.policy.timeout_ms or 0, f, args)
   local call = described(ended_by, ok, a, b, args)
   local outcome, _, reason = guard:report(permit, call)
   return outcome, a, reason or (not a and b ~= nil and tostring(b)) or nil

@@ -70,10 +70,11 @@ local NO_ARGUMENTS = "\0"
 local FEW = 4
 
 --- What an argument adds to a key; nil if it can't be told from others.  In brackets: a tail call
---- of a library function is another thing that LuaJIT does not compile.
+--- of a library function is another thing that LuaJIT does not compile.  Lua 5.1's format takes a
+--- text to end at a zero byte.
 local function part_of(value)
   local kind = type(value)
-  if kind == "string" then return (("s%d:%s"):format(#value, value)) end
+  if kind == "string" then return (("s%d:"):format(#value)) .. value end
   if kind == "number" then return (("n%.17g;"):format(value)) end
   if kind == "boolean" then return value and "botrue;" or "bofalse;" end
   return kind == "nil" and "ninil;" or nil
@@ -126,7 +127,7 @@ end
 function fallback.id_prefix(line)
   local prefix = line.id_prefix
   if not prefix then
-    prefix = ("%s%d:%si"):format(NO_ARGUMENTS, #line.key, line.key)
+    prefix = NO_ARGUMENTS .. #line.key .. ":" .. line.key .. "i"
     line.id_prefix = prefix
   end
   return prefix

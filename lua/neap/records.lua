@@ -18,7 +18,7 @@ local HEAD_MOST = 64 -- bytes of a record's first line
 ---@param text string
 ---@return string
 function records.text(mark, text)
-  return ("%s %d %s\n%s\n"):format(mark, #text, fingerprint(mark, text), text)
+  return ("%s %d %s\n"):format(mark, #text, fingerprint(mark, text)) .. text .. "\n"
 end
 
 --- The record at an offset of a text.

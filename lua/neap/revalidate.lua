@@ -33,8 +33,8 @@ Refreshes.__index = Refreshes
 ---@param lease_ms integer|nil the policy's timeout_ms
 ---@return boolean
 function Refreshes:begin(key, now_ms, lease_ms)
-  local since_ms = self.since[key]
-  if since_ms and now_ms - since_ms <= 2 * (lease_ms or LEASE_MS) then return false end
+  local since_ms, timeout_ms = self.since[key], (lease_ms or 0) > 0 and lease_ms or LEASE_MS
+  if since_ms and now_ms - since_ms <= 2 * timeout_ms then return false end
   self.since[key] = now_ms
   return true
 end

@@ -254,6 +254,7 @@ describe("last_good", function()
       pack("1", nil), pack(true), pack(false), pack("a", "b"),
         pack("ab"), pack("ab", ""),
       pack("a", "b", nil), pack("nil"), pack(1.5), pack("s1:a"),
+      pack("x\0a", 1), pack("x\0b", 1),
     }
     for i, args in ipairs(calls) do
       g:call(function() return i end, unpack(args, 1, args.n))
