@@ -1,6 +1,6 @@
 # Debian packages, one for each component of NeapInstall.cmake: `make packages`.
 #
-#   libneap1  libneap-dev  libneap-engine1  libneap-engine-dev  lua-neap  neap
+#   libneap2  libneap-dev  libneap-engine2  libneap-engine-dev  lua-neap  neap
 if(NOT BUILD_SHARED_LIBS OR NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   message(FATAL_ERROR "NEAP_PACKAGES needs BUILD_SHARED_LIBS=ON and CMAKE_INSTALL_PREFIX=/usr, "
     "as in the preset packages"

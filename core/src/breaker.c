@@ -31,9 +31,9 @@ static void transition_count(neap__breaker *b, const neap_transition *t) {
   assert(false); /* every transition is in NEAP_TRANSITIONS */
 }
 
-/* A well-mixed number of (seed, epoch): the finaliser of splitmix64 (Steele, Lea, Flood 2014). */
-static uint64_t jitter_hash(uint64_t seed, uint32_t epoch) {
-  uint64_t x = seed + (epoch + 1) * UINT64_C(0x9e3779b97f4a7c15);
+/* A well-mixed number of two: the finaliser of splitmix64 (Steele, Lea, Flood 2014). */
+static NEAP__NOINLINE uint64_t hash(uint64_t seed, uint64_t n) {
+  uint64_t x = seed + (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
   x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
   x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
   return x ^ x >> 31;
@@ -42,7 +42,7 @@ static uint64_t jitter_hash(uint64_t seed, uint32_t epoch) {
 static uint64_t cooldown_with_jitter(const neap_rules *r, uint32_t level, uint32_t epoch) {
   uint64_t ms = neap_rules_cooldown_ms(r, level);
   uint64_t most = ms * r->jitter / NEAP_ONE;
-  return ms + high_product(jitter_hash(r->seed, epoch), most + 1);
+  return ms + high_product(hash(r->seed, epoch), most + 1);
 }
 
 #define RETRY_AFTER_LONGEST_MS (INT64_C(366) * 86400000)
@@ -104,10 +104,12 @@ static bool move(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now
 }
 
 /* The level that a trip from CLOSED leads to: the backoff goes on if it closed less than a cooldown
- * ago. */
+ * ago, or its ramp is not over. */
 static void level_of_trip(const neap_rules *r, uint64_t s, uint64_t now_ms, neap_transition *t) {
   uint32_t level = state_level(s);
-  t->flapping = level > 0 && time_since(state_time(s), now_ms) < neap_rules_cooldown_ms(r, level);
+  uint64_t cooldown_ms = neap_rules_cooldown_ms(r, level);
+  uint64_t soon_ms = cooldown_ms > r->ramp_ms ? cooldown_ms : r->ramp_ms;
+  t->flapping = level > 0 && time_since(state_time(s), now_ms) < soon_ms;
   t->level = !t->flapping ? 1 : level < LEVEL_MAX ? level + 1 : LEVEL_MAX;
 }
 
@@ -171,6 +173,38 @@ static neap_transition round_lose(uint64_t s, const neap_rules *r) {
   t.measured = half_in_flight(s);
   t.limit = 0;
   return t;
+}
+
+/* ---- the ramp: a pure function of the word, the rules and the time ---- */
+
+/* What is left of it; only probes leave a closed breaker at a level.  As of other deadlines, one
+ * further off than it can be is past. */
+static uint64_t ramp_left(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  if (r->ramp_ms == 0 || state_level(s) == 0 || state_kind(s) != NEAP_CLOSED) return 0;
+  uint64_t longest = (uint64_t)r->ramp_ms + SLACK_MS;
+  uint64_t left = time_left(state_time(s) + r->ramp_ms, now_ms, TIME_BITS, longest);
+  return left < r->ramp_ms ? left : r->ramp_ms;
+}
+
+/* Of each millisecond a number below ramp_ms is drawn, and its calls are let in if so much of the
+ * ramp is over: a share of (over + 1) / ramp_ms. */
+static bool ramp_refuses(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  uint64_t left = ramp_left(s, r, now_ms);
+  if (left == 0) return false;
+  return high_product(hash(hash(r->seed, state_epoch(s)), now_ms), r->ramp_ms) > r->ramp_ms - left;
+}
+
+uint32_t neap__admitted(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  if (state_kind(s) != NEAP_CLOSED) return 0;
+  uint64_t left = ramp_left(s, r, now_ms);
+  return left == 0 ? NEAP_ONE : (uint32_t)((r->ramp_ms - left + 1) * NEAP_ONE / r->ramp_ms);
+}
+
+/* By when about one call will have been let in: a power of two, as the share is only a chance. */
+static NEAP__NOINLINE uint64_t ramp_wait_ms(uint64_t s, const neap_rules *r, uint64_t now_ms) {
+  uint64_t left = ramp_left(s, r, now_ms), over = r->ramp_ms - left, ms = 1;
+  while (ms * (over + ms) < r->ramp_ms) ms *= 2;
+  return ms < left ? ms : left;
 }
 
 /* ---- acquire ---- */
@@ -240,7 +274,10 @@ static neap_verdict acquire_state(neap__breaker *b, const neap_rules *r, uint64_
   for (;;) {
     uint64_t s = word_load(&b->state);
     switch (state_kind(s)) {
-      case NEAP_CLOSED: permit->opaque = permit_word(s, PERMIT_PLAIN); return NEAP_ALLOW;
+      case NEAP_CLOSED:
+        if (ramp_refuses(s, r, now_ms)) return NEAP_REFUSE_RAMP;
+        permit->opaque = permit_word(s, PERMIT_PLAIN);
+        return NEAP_ALLOW;
       case NEAP_OPEN:
         if (open_left(s, r, now_ms) > 0) return NEAP_REFUSE_OPEN;
         if (round_begin(b, r, s, now_ms, moved)) return probe_admit(b, s, permit);
@@ -312,11 +349,28 @@ static inline neap_verdict refuse_open(neap__breaker *b, const neap_rules *r) {
   return NEAP_REFUSE_OPEN;
 }
 
+/* Under rules with a ramp, most of the time there is none. */
+static inline bool is_past_ramp(const neap__breaker *b, const neap_rules *r, uint64_t s,
+                                uint64_t now_ms) {
+  bool is_plain = (word_load(&b->mode) | s | (rules_flags(r) & ~PREPARED_RAMP)) >> 62 == 0;
+  return is_plain && (state_level(s) == 0 || ramp_left(s, r, now_ms) == 0);
+}
+
+/* Neither plainly open nor plainly closed. */
+static NEAP__NOINLINE neap_verdict acquire_rest(neap__breaker *b, const neap_rules *r,
+                                                uint64_t now_ms, neap_permit *permit,
+                                                neap_transition *moved) {
+  uint64_t s = word_load(&b->state);
+  if (!is_past_ramp(b, r, s, now_ms)) return acquire_slow(b, r, now_ms, permit, moved);
+  permit->opaque = permit_word(s, PERMIT_PLAIN);
+  return NEAP_ALLOW;
+}
+
 static NEAP__NOINLINE neap_verdict acquire_open(neap__breaker *b, const neap_rules *r,
                                                 uint64_t now_ms, neap_permit *permit,
                                                 neap_transition *moved) {
   if (NEAP__LIKELY(is_plainly_open(b, r, now_ms))) return refuse_open(b, r);
-  return acquire_slow(b, r, now_ms, permit, moved);
+  return acquire_rest(b, r, now_ms, permit, moved);
 }
 
 /* What may be needed after the clock waits in memory: a register for it would have to be saved. */
@@ -329,10 +383,11 @@ static NEAP__NOINLINE NEAP__AS_WRITTEN neap_verdict acquire_open_on(neap__breake
   neap_transition *volatile kept_moved = moved;
   uint64_t now_ms = clock->now_ms(clock->context);
   if (NEAP__LIKELY(is_plainly_open(b, r, now_ms))) return refuse_open(b, r);
-  return acquire_slow(b, r, now_ms, kept_permit, kept_moved);
+  return acquire_rest(b, r, now_ms, kept_permit, kept_moved);
 }
 
-/* CLOSED is 0 in the two bits where the mode word and the flags say that there is a mode. */
+/* CLOSED is 0 in the two bits where the mode word and the flags say that there is a mode, and the
+ * flags that there may be a ramp. */
 static inline bool is_plainly_closed(const neap__breaker *b, const neap_rules *r, uint64_t s) {
   return (word_load(&b->mode) | s | rules_flags(r)) >> 62 == 0;
 }
@@ -474,7 +529,8 @@ void neap_breaker_adopt(neap_breaker *breaker, const neap_rules *r) {
 /* ---- asking without taking ---- */
 
 static neap_verdict peek_state(uint64_t s, const neap_rules *r, uint64_t now_ms) {
-  if (state_kind(s) == NEAP_CLOSED) return NEAP_ALLOW;
+  if (state_kind(s) == NEAP_CLOSED)
+    return ramp_refuses(s, r, now_ms) ? NEAP_REFUSE_RAMP : NEAP_ALLOW;
   if (state_kind(s) == NEAP_OPEN)
     return open_left(s, r, now_ms) > 0 ? NEAP_REFUSE_OPEN : NEAP_ALLOW_PROBE;
   round_verdict verdict = round_judge(s, r);
@@ -504,6 +560,7 @@ neap_state neap_breaker_state(const neap_breaker *breaker, const neap_rules *r, 
 uint64_t neap__retry_after_ms(uint64_t s, const neap_rules *r, uint64_t now_ms) {
   neap_verdict verdict = peek_state(s, r, now_ms);
   if (verdict == NEAP_REFUSE_PROBES) return round_lease_left(s, r, now_ms);
+  if (verdict == NEAP_REFUSE_RAMP) return ramp_wait_ms(s, r, now_ms);
   return verdict == NEAP_REFUSE_OPEN && state_kind(s) == NEAP_OPEN ? open_left(s, r, now_ms) : 0;
 }
 
@@ -520,6 +577,15 @@ static uint64_t next_in_ms(uint64_t s, const neap_rules *r, uint64_t now_ms) {
 uint64_t neap_breaker_next_ms(const neap_breaker *breaker, const neap_rules *r, uint64_t now_ms) {
   uint64_t in = next_in_ms(word_load(&breaker_of(breaker)->state), r, now_ms);
   return in > NEAP_NEVER - now_ms ? NEAP_NEVER : now_ms + in;
+}
+
+uint64_t neap_breaker_retry_after_ms(const neap_breaker *breaker, const neap_rules *r,
+                                     uint64_t now_ms, neap_verdict refused) {
+  uint64_t s = word_load(&breaker_of(breaker)->state);
+  if (refused == NEAP_REFUSE_FORCED) return neap_breaker_mode_left_ms(breaker, now_ms);
+  if (refused == NEAP_REFUSE_RAMP) return ramp_wait_ms(s, r, now_ms);
+  uint64_t in = next_in_ms(s, r, now_ms);
+  return in == NEAP_NEVER ? 0 : in;
 }
 
 /* ---- permits ---- */

@@ -62,8 +62,7 @@ typedef struct neap__breaker {
   neap__word duration_sum_ms;
   neap__word durations[NEAP_DURATION_BUCKETS - 1]; /* all but the first bucket, which is the rest */
   neap__half transitions[NEAP_TRANSITION_KINDS + 1];
-  /* written once, by whoever comes first; `named` last */
-  neap__word named;
+  /* written once, by whoever comes first; the first word last */
   neap__word name[NEAP__NAME_WORDS];
 } neap__breaker;
 
@@ -153,8 +152,9 @@ enum {
 };
 #define PREPARED_MAGIC UINT64_C(0x2e65617000000000)
 #define PREPARED_MODE                                                                              \
-  (UINT64_C(1) << 63)     /* mode is not NEAP_AUTO; the same bit as in the mode word */
-#define PREPARED_RATES 1u /* a rate rule is set, so a success can trip */
+  (UINT64_C(1) << 63) /* mode is not NEAP_AUTO; the same bit as in the mode word */
+#define PREPARED_RAMP  (UINT64_C(1) << 62) /* ramp_ms is not 0 */
+#define PREPARED_RATES 1u                  /* a rate rule is set, so a success can trip */
 
 #define SHAPE_COUNT (UINT64_C(1) << 31)
 #define CALLS_MAX   1024u
@@ -167,7 +167,7 @@ static inline uint64_t rules_longest_ms(const neap_rules *r) {
 }
 static inline uint64_t rules_flags(const neap_rules *r) { return r->prepared[PREPARED_FLAGS]; }
 static inline bool rules_are_prepared(const neap_rules *r) {
-  return (rules_flags(r) & ~MASK(32) & ~PREPARED_MODE) == PREPARED_MAGIC;
+  return (rules_flags(r) & ~MASK(32) & ~(PREPARED_MODE | PREPARED_RAMP)) == PREPARED_MAGIC;
 }
 
 static inline void total_add(neap__breaker *b, unsigned total, uint64_t n) {

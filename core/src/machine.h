@@ -41,4 +41,7 @@ NEAP__HIDDEN neap_reported neap__probe_report(neap__breaker *b, const neap_rules
 /* Until a call may be let in; 0 if one may be now. */
 NEAP__HIDDEN uint64_t neap__retry_after_ms(uint64_t s, const neap_rules *r, uint64_t now_ms);
 
+/* The share of calls that are let in, in millionths. */
+NEAP__HIDDEN uint32_t neap__admitted(uint64_t s, const neap_rules *r, uint64_t now_ms);
+
 #endif

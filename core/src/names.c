@@ -18,8 +18,8 @@ const char *neap_mode_name(neap_mode mode) {
 }
 
 const char *neap_verdict_name(neap_verdict verdict) {
-  static const char *const names[] = {"allow", "probe",       "bypass",
-                                      "open",  "probes_busy", "forced_open"};
+  static const char *const names[] = {"allow",       "probe",       "bypass", "open",
+                                      "probes_busy", "forced_open", "ramp"};
   return NAME_OF(names, verdict);
 }
 
@@ -46,5 +46,5 @@ const char *neap_breaker_name(const neap_breaker *breaker) {
   const neap__breaker *b = breaker_of(breaker);
   const char *name = (const char *)(uintptr_t)b->name;
   bool has_end = name[NEAP_NAME_MAX] == 0; /* not so if a shared panel was written over */
-  return word_load(&b->named) && has_end ? name : "";
+  return word_load(&b->name[0]) && has_end ? name : "";
 }

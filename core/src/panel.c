@@ -29,7 +29,7 @@ _Static_assert(sizeof(neap_panel) == HEADER_SIZE, "the hashes begin on a line of
 struct neap_counters {
   neap__word counts[NEAP_COUNTERS];
 };
-_Static_assert(sizeof(neap_counters) <= offsetof(neap__breaker, named), "the name is behind them");
+_Static_assert(sizeof(neap_counters) <= offsetof(neap__breaker, name), "the name is behind them");
 
 static size_t hashes_size(uint32_t capacity) {
   return ((size_t)capacity * sizeof(neap__word) + LINE - 1) / LINE * LINE;
@@ -122,16 +122,17 @@ static bool name_is_valid(const char *name, size_t length) {
   return length_is_valid(length) && memchr(name, 0, length) == NULL;
 }
 
-/* Each word is written by one swap from 0, so readers never see it change. */
+/* Each word is written by one swap from 0, so readers never see it change; the first one last, so
+ * that where it is there all are. */
 static void name_write(neap__breaker *b, const char *name, size_t length) {
-  for (size_t i = 0; i < length; i += 8) {
+  for (size_t i = (length - 1) / 8 + 1; i-- > 0;) {
     char word[8] = {0};
+    size_t left = length - 8 * i;
     uint64_t text;
-    memcpy(word, name + i, length - i < 8 ? length - i : 8);
+    memcpy(word, name + 8 * i, left < 8 ? left : 8);
     memcpy(&text, word, 8);
-    if (word_load(&b->name[i / 8]) == 0) word_swap(&b->name[i / 8], 0, text);
+    if (word_load(&b->name[i]) == 0) word_swap(&b->name[i], 0, text);
   }
-  word_store(&b->named, 1);
 }
 
 /* The row of a hash, claimed if `claim` and there was none; -1 if there is none, or no room. */
@@ -155,7 +156,7 @@ static neap_status row_claim(neap_panel *p, row_kind kind, const char *name, siz
   int64_t row = row_find(p, name_hash(p->key, kind, name, length), true);
   if (row < 0) return NEAP_EFULL;
   neap__breaker *b = &panel_rows(p)[row];
-  if (word_load(&b->named) == 0) name_write(b, name, length);
+  if (word_load(&b->name[0]) == 0) name_write(b, name, length);
   *out = b;
   return NEAP_OK;
 }

@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 /* To be raised with every change of neap__breaker, of its words' bits or of a panel. */
-#define SHARED_LAYOUT      1
-#define SHARED_LAYOUT_TEXT "1"
+#define SHARED_LAYOUT      2
+#define SHARED_LAYOUT_TEXT "2"
 
 #define SHARED_MAGIC           "neap panel\n\0\0\0\0"
 #define SHARED_CLOCK_MONOTONIC 1

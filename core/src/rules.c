@@ -89,6 +89,7 @@ static bool rules_fail(const neap_rules *r, neap_error *error) {
       {"timeout_ms", r->timeout_ms, 0, HOUR_MS - 1, "must be under one hour; 0 is none"},
       {"lease_ms", r->lease_ms, (uint64_t)r->timeout_ms + 1, HOUR_MS,
        "must be greater than timeout_ms, and at most one hour"},
+      {"ramp_ms", r->ramp_ms, 0, HOUR_MS, "must be at most one hour; 0 is no ramp"},
       {"mode", (uint64_t)r->mode, 0, NEAP_SHADOW, "must be a neap_mode"},
   };
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
@@ -107,6 +108,7 @@ bool neap_rules_prepare(neap_rules *rules, neap_error *error) {
   r.prepared[PREPARED_SHAPE] = is_count ? SHAPE_COUNT | r.calls : r.length_ms;
   r.prepared[PREPARED_LONGEST] = cooldown_with_jitter(&r) + SLACK_MS;
   r.prepared[PREPARED_FLAGS] = PREPARED_MAGIC | (r.mode == NEAP_AUTO ? 0 : PREPARED_MODE) |
+                               (r.ramp_ms == 0 ? 0 : PREPARED_RAMP) |
                                (r.failure_rate || r.slow_rate ? PREPARED_RATES : 0);
   *rules = r;
   return true;

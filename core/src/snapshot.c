@@ -32,6 +32,7 @@ static void snapshot_state(const neap__breaker *b, const neap_rules *r, uint64_t
   else if (s != 0)
     out->state_age_ms = time_since(state_time(s), now_ms);
   out->retry_after_ms = neap__retry_after_ms(s, r, now_ms);
+  out->admitted = neap__admitted(s, r, now_ms);
   if (state_kind(s) != NEAP_HALF_OPEN) return;
   out->probes_in_flight = half_in_flight(s);
   out->probes_succeeded = half_succeeded(s);

@@ -20,7 +20,9 @@ local engine = {
 
 local CAUSES = { "refused", "timeout", "failure", "neutral", "success" } -- as neap_fallback_cause
 local SAME_MS = 250 -- an answer is not remembered again for so long, or a tenth of its life
-local REFUSALS = { open = "open", probes_busy = "probes_busy", forced_open = "forced_open" }
+local REFUSALS = {
+  open = "open", probes_busy = "probes_busy", forced_open = "forced_open", ramp = "ramp",
+}
 
 local native -- what C gave: attach, renew, notify, log, now
 local handles = {} -- of guards, for C
@@ -144,11 +146,11 @@ local function consult(of_line, call)
   if next_ms then call.retry_after_ms = next_ms - now_ms end
   if call.cause ~= "refused" then return end
   call.ended_by = "refused"
-  local is_closed = of_line.breaker:state(rules, now_ms) == "closed"
-  call.refused = REFUSALS[of_line.breaker:peek(rules, now_ms)] or is_closed and "bulkhead" or "open"
+  local snapshot = of_line.breaker:snapshot(rules, now_ms)
+  local otherwise = snapshot.state ~= "closed" and "open" or snapshot.admitted < 1 and "ramp"
+  call.refused = REFUSALS[of_line.breaker:peek(rules, now_ms)] or otherwise or "bulkhead"
   if call.refused == "forced_open" then -- a cooldown has no say in that
-    local left_ms = of_line.breaker:snapshot(rules, now_ms).mode_left_ms
-    call.retry_after_ms = left_ms > 0 and left_ms or nil
+    call.retry_after_ms = snapshot.mode_left_ms > 0 and snapshot.mode_left_ms or nil
   end
 end
 

@@ -123,13 +123,14 @@ local function calls(put, s)
   put(t.neutral, 'outcome="neutral"')
   put(t.abandoned, 'outcome="abandoned"')
   put(t.stale, 'outcome="stale"')
-  put(t.refused_open + t.refused_probes + t.refused_forced, 'outcome="rejected"')
+  put(t.refused_open + t.refused_probes + t.refused_forced + t.refused_ramp, 'outcome="rejected"')
 end
 
 local function refusals(put, s)
   put(s.totals.refused_open, 'reason="open"')
   put(s.totals.refused_probes, 'reason="probes_busy"')
   put(s.totals.refused_forced, 'reason="forced_open"')
+  put(s.totals.refused_ramp, 'reason="ramp"')
 end
 
 local function transitions(put, s)
@@ -147,6 +148,9 @@ local BREAKER = {
     one_hot("mode", MODES, "mode") },
   { "neap_breaker_level", gauge, "How many times in a row it opened: the backoff's exponent.",
     of "level" },
+  { "neap_breaker_admitted_ratio", gauge,
+    "Share of the calls that are let in: 1 closed, less during the ramp after it; else 0.",
+    of "admitted" },
   { "neap_breaker_retry_after_seconds", gauge, "Until a call may be let in; 0 if one may now.",
     function(put, s) put(s.retry_after_ms / 1000) end },
   { "neap_failure_ratio", gauge, "Failed calls in the window, as a share of the calls in it.",
@@ -168,7 +172,8 @@ local BREAKER = {
   { "neap_probes_total", counter, "Calls let in as probes.", total "probes" },
   { "neap_probes_lost_total", counter, "Probes that were not reported before their lease ran out.",
     total "probes_lost" },
-  { "neap_flaps_total", counter, "Times it opened within a cooldown of closing.", total "flaps" },
+  { "neap_flaps_total", counter, "Times it opened within a cooldown, or the ramp, of closing.",
+    total "flaps" },
   { "neap_clock_steps_total", counter, "Times the clock was seen to go back.",
     total "clock_steps" },
   { "neap_retry_after_ignored_total", counter, "Retry-After values that made no sense.",

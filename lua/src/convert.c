@@ -103,6 +103,7 @@ void neap__push_snapshot(lua_State *L, const neap_snapshot *s) {
   set_number(L, "epoch", s->epoch);
   set_number(L, "state_age_ms", s->state_age_ms);
   set_number(L, "retry_after_ms", s->retry_after_ms);
+  set_share(L, "admitted", (lua_Number)s->admitted / NEAP_ONE);
   set_text(L, "window", s->window == NEAP_WINDOW_COUNT ? "count" : "time");
   set_number(L, "window_length", s->window_length);
   set_number(L, "calls", s->calls);
@@ -128,7 +129,5 @@ const char *neap__reported_name(neap_reported reported) {
 
 uint64_t neap__retry_after(const neap_breaker *b, const neap_rules *rules, uint64_t now_ms,
                            neap_verdict verdict) {
-  if (verdict == NEAP_REFUSE_FORCED) return neap_breaker_mode_left_ms(b, now_ms);
-  uint64_t next_ms = neap_breaker_next_ms(b, rules, now_ms);
-  return next_ms == NEAP_NEVER ? 0 : next_ms - now_ms;
+  return neap_breaker_retry_after_ms(b, rules, now_ms, verdict);
 }

@@ -36,6 +36,7 @@ static const field fields[] = {
     FIELD(COUNT, concurrent),
     FIELD(COUNT, timeout_ms),
     FIELD(COUNT, lease_ms),
+    FIELD(COUNT, ramp_ms),
     FIELD(SWITCH, decide_by_function),
     FIELD(MODE, mode),
     FIELD(SWITCH, count_refusals),

@@ -43,6 +43,7 @@ local core = {}
 ---| "open"
 ---| "probes_busy" # half-open, and all probes are under way
 ---| "forced_open"
+---| "ramp"        # closed a short while ago, and not yet for all
 
 ---@alias neap.Cause
 ---| "failures"
@@ -82,6 +83,7 @@ local core = {}
 ---@field concurrent? integer
 ---@field timeout_ms? integer
 ---@field lease_ms? integer
+---@field ramp_ms? integer
 ---@field decide_by_function? boolean
 ---@field mode? neap.Mode
 ---@field count_refusals? boolean
@@ -103,7 +105,7 @@ local core = {}
 ---@field epoch integer its number; half-open keeps that of the open before it
 ---@field level integer how many times in a row it opened
 ---@field open_ms integer to open: for how long
----@field flapping boolean to open: within a cooldown of closing
+---@field flapping boolean to open: within a cooldown, or the ramp, of closing
 
 ---@class (exact) neap.core.Totals since the breaker was made
 ---@field success integer
@@ -117,6 +119,7 @@ local core = {}
 ---@field refused_open integer
 ---@field refused_probes integer
 ---@field refused_forced integer
+---@field refused_ramp integer
 ---@field bypassed integer let in by a mode
 ---@field probes integer
 ---@field probes_lost integer
@@ -140,6 +143,7 @@ local core = {}
 ---@field epoch integer
 ---@field state_age_ms integer
 ---@field retry_after_ms integer until a call may be let in; 0: now
+---@field admitted number share of the calls that is let in: 0 if not closed, under 1 during a ramp
 ---@field window "time"|"count"
 ---@field window_length integer
 ---@field calls integer in the window
@@ -195,7 +199,7 @@ local Panel = {}
 ---@return neap.core.Panel
 function core.panel(capacity) end
 
---- A panel in a file that processes share, made if there is none: path .. ".v1", on tmpfs, mode
+--- A panel in a file that processes share, made if there is none: path .. ".v2", on tmpfs, mode
 --- 0600, the caller's own.  Guards in it go by the system's clock.  A file that is not to be
 --- trusted is an error, one of no use is replaced: docs/operations.md.  Linux.
 ---@param path string absolute, such as "/dev/shm/shop"

@@ -77,6 +77,33 @@ static inline uint64_t reference_lease_left(const reference *m, const neap_rules
   return left_ms(m->lease_ms, now, 26, (uint64_t)r->lease_ms + 60000);
 }
 
+/* ---- The ramp ---- */
+
+/* splitmix64's finaliser, of a seed and a number. */
+static inline uint64_t reference_mix(uint64_t seed, uint64_t n) {
+  uint64_t x = seed + (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
+  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return x ^ (x >> 31);
+}
+
+/* Of 0..ramp_ms, what is left of it.  A breaker that closed at a level has been half-open. */
+static inline uint64_t reference_ramp_left(const reference *m, const neap_rules *r, uint64_t now) {
+  if (r->ramp_ms == 0 || m->state != NEAP_CLOSED || m->level == 0) return 0;
+  uint64_t left = left_ms(m->since_ms + r->ramp_ms, now, 40, (uint64_t)r->ramp_ms + 60000);
+  return left > r->ramp_ms ? r->ramp_ms : left;
+}
+
+/* A number below ramp_ms, by the upper 32 bits of the hash and then the lower ones: without a wider
+ * multiplication.  It is let in if the number is one of those that the time has reached. */
+static inline bool reference_ramp_refuses(const reference *m, const neap_rules *r, uint64_t now) {
+  uint64_t left = reference_ramp_left(m, r, now);
+  uint64_t drawn = reference_mix(reference_mix(r->seed, m->epoch % (UINT64_C(1) << 17)), now);
+  uint64_t lower = (drawn & UINT32_MAX) * r->ramp_ms, upper = (drawn >> 32) * r->ramp_ms;
+  uint64_t number = (upper + (lower >> 32)) >> 32;
+  return left > 0 && number > r->ramp_ms - left;
+}
+
 /* ---- Transitions ---- */
 
 static inline void reference_count_transition(reference *m, const neap_transition *t) {
@@ -117,7 +144,9 @@ static inline void reference_open(reference *m, const neap_rules *r, neap_transi
 
 static inline neap_transition reference_flap(const reference *m, const neap_rules *r,
                                              uint64_t now) {
-  bool soon = m->level > 0 && age_ms(m->since_ms, now) < neap_rules_cooldown_ms(r, m->level);
+  uint64_t cooldown = neap_rules_cooldown_ms(r, m->level);
+  bool soon =
+      m->level > 0 && age_ms(m->since_ms, now) < (cooldown > r->ramp_ms ? cooldown : r->ramp_ms);
   uint32_t next = m->level < 31 ? m->level + 1 : 31;
   return (neap_transition){.level = soon ? next : 1, .flapping = soon};
 }
@@ -251,7 +280,8 @@ static inline neap_verdict reference_acquire_round(reference *m, const neap_rule
 
 static inline neap_verdict reference_acquire_state(reference *m, const neap_rules *r,
                                                    uint64_t now) {
-  if (m->state == NEAP_CLOSED) return NEAP_ALLOW;
+  if (m->state == NEAP_CLOSED)
+    return reference_ramp_refuses(m, r, now) ? NEAP_REFUSE_RAMP : NEAP_ALLOW;
   if (m->state == NEAP_OPEN) {
     if (reference_open_left(m, r, now) > 0) return NEAP_REFUSE_OPEN;
     m->state = NEAP_HALF_OPEN;
@@ -283,6 +313,7 @@ static inline neap_verdict reference_acquire(reference *m, const neap_rules *r, 
     m->totals.refused_open += verdict == NEAP_REFUSE_OPEN;
     m->totals.refused_probes += verdict == NEAP_REFUSE_PROBES;
     m->totals.refused_forced += verdict == NEAP_REFUSE_FORCED;
+    m->totals.refused_ramp += verdict == NEAP_REFUSE_RAMP;
   }
   if (verdict <= NEAP_ALLOW_BYPASS) *permit = (reference_permit){verdict, m->epoch};
   return verdict;

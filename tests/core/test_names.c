@@ -19,6 +19,7 @@ static void names_are_those_of_the_header(void **unused) {
       {neap_verdict_name(NEAP_REFUSE_OPEN), "open"},
       {neap_verdict_name(NEAP_REFUSE_PROBES), "probes_busy"},
       {neap_verdict_name(NEAP_REFUSE_FORCED), "forced_open"},
+      {neap_verdict_name(NEAP_REFUSE_RAMP), "ramp"},
       {neap_cause_name(NEAP_BY_FAILURES), "failures"},
       {neap_cause_name(NEAP_BY_FAILURE_RATE), "failure_rate"},
       {neap_cause_name(NEAP_BY_SLOW_RATE), "slow_rate"},

@@ -247,15 +247,15 @@ static void counters_and_breakers_are_told_apart(void **unused) {
 
 /* ---- Makers that died ---- */
 
-/* A row whose hash was swapped in and whose name was written up to so many words. */
+/* A row whose hash was swapped in and whose name was written, from its end, up to so many words. */
 static void a_row_is_of_use_wherever_its_maker_died(void **unused) {
   (void)unused;
   static const char name[] = "a name that takes a few words of eight bytes";
-  for (size_t written = 0; written <= sizeof name / 8; written++) {
+  const size_t words = (sizeof name - 1 + 7) / 8;
+  for (size_t written = 0; written < words; written++) {
     block k = block_new(4);
     neap__breaker *row = breaker_of(claim(&k, name));
-    row->named = 0;
-    for (size_t i = written; i < NEAP__NAME_WORDS; i++) row->name[i] = 0;
+    for (size_t i = 0; i < words - written; i++) row->name[i] = 0;
     SAME_TEXT(neap_breaker_name((neap_breaker *)row), "");
     HOLDS(find(&k, name) == (neap_breaker *)row, "it is found by its hash");
     HOLDS(claim(&k, name) == (neap_breaker *)row, "and claimed");

@@ -19,7 +19,7 @@ static int tell_where(void **unused) {
 
 static void random_walks_agree_with_the_reference(void **unused) {
   (void)unused;
-  uint64_t seed = random_seed(20261130), verdicts[6] = {0}, reported[3] = {0}, moves = 0;
+  uint64_t seed = random_seed(20261130), verdicts[7] = {0}, reported[3] = {0}, moves = 0;
   uint64_t transitions[NEAP_TRANSITION_KINDS] = {0};
   for (unsigned i = 0; i < WALKS; i++) {
     static walk w;

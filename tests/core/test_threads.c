@@ -42,7 +42,7 @@ typedef struct hammer {
   arena *arena;
   const neap_rules *rules;
   uint64_t seed;
-  uint64_t verdicts[6], outcomes[5], stale, used, offered, counted_failures;
+  uint64_t verdicts[7], outcomes[5], stale, used, offered, counted_failures;
   neap_transition diary[DIARY];
   unsigned entries;
 } hammer;
@@ -176,6 +176,7 @@ static neap_rules stormy_rules(void) {
   r.successes = 3;
   r.concurrent = 2;
   r.lease_ms = 30;
+  r.ramp_ms = 3;
   return r;
 }
 
@@ -192,9 +193,9 @@ static void check_sums(const arena *a) {
   neap_snapshot s;
   neap_breaker_snapshot(&a->breaker, &a->rules, a->now_ms, &s);
   const neap_totals *t = &s.totals;
-  uint64_t verdicts[6] = {0}, outcomes[5] = {0}, stale = 0, offered = 0, used = 0;
+  uint64_t verdicts[7] = {0}, outcomes[5] = {0}, stale = 0, offered = 0, used = 0;
   for (unsigned i = 0; i < THREADS; i++) {
-    for (unsigned k = 0; k < 6; k++) verdicts[k] += hammers[i].verdicts[k];
+    for (unsigned k = 0; k < 7; k++) verdicts[k] += hammers[i].verdicts[k];
     for (unsigned k = 0; k < 5; k++) outcomes[k] += hammers[i].outcomes[k];
     stale += hammers[i].stale;
     used += hammers[i].used;
@@ -209,9 +210,10 @@ static void check_sums(const arena *a) {
   SAME(t->stale, stale, "stale");
   SAME(t->refused_open, verdicts[NEAP_REFUSE_OPEN], "refused");
   SAME(t->refused_probes, verdicts[NEAP_REFUSE_PROBES], "refused");
+  SAME(t->refused_ramp, verdicts[NEAP_REFUSE_RAMP], "refused");
   SAME(t->probes, verdicts[NEAP_ALLOW_PROBE], "probes");
   SAME(t->success + t->slow_success + t->failure + t->slow_failure + t->neutral + t->abandoned +
-           t->stale + t->refused_open + t->refused_probes,
+           t->stale + t->refused_open + t->refused_probes + t->refused_ramp,
        offered, "ok + failed + timeout + neutral + late + refused = offered");
   uint64_t in_histogram = 0;
   for (unsigned i = 0; i < NEAP_DURATION_BUCKETS; i++) in_histogram += s.duration_counts[i];

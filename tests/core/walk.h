@@ -19,7 +19,7 @@ typedef struct walk {
   unsigned pending;
   const uint8_t *bytes; /* where chance comes from, if not from the seed */
   size_t bytes_left;
-  uint64_t verdicts[6], reported[3], moves;
+  uint64_t verdicts[7], reported[3], moves;
 } walk;
 
 /* A number below n: of the generator, or of as many bytes as it takes; 0 when they have run out. */
@@ -67,6 +67,7 @@ static void random_rest(walk *w, neap_rules *r) {
   r->concurrent = 1 + (uint32_t)below(w, chance(w, 20) ? 15 : 3);
   r->timeout_ms = PICK(w, 0, 10, 1000);
   r->lease_ms = chance(w, 50) ? 0 : r->timeout_ms + 1 + (uint32_t)below(w, 30000);
+  r->ramp_ms = PICK(w, 0, 0, 1, 100, 5000, 3600000);
   r->decide_by_function = chance(w, 15);
   r->mode = chance(w, 90) ? NEAP_AUTO : (neap_mode)below(w, 4);
   r->count_refusals = chance(w, 90);
@@ -114,7 +115,9 @@ static void random_advance(walk *w) {
     step = below(w, w->rules.cooldown_ms + 2);
   else if (kind < 830)
     step = below(w, w->rules.lease_ms + 2);
-  else if (kind < 832)
+  else if (kind < 831)
+    step = below(w, w->rules.ramp_ms + 2);
+  else if (kind < 833)
     step = random_gap(w);
   if (kind >= 990 && w->now_ms > (UINT64_C(1) << 40)) { /* back: other threads' clocks, or a step */
     step = below(w, w->slice_ms * (kind < 996 ? 4 : kind < 999 ? 40 : 1000000));
@@ -160,6 +163,13 @@ static uint64_t reference_next_ms(const reference *m, const neap_rules *r, uint6
   return NEAP_NEVER;
 }
 
+/* The first power of two in which, at the share that there is then, a call is let in. */
+static uint64_t reference_ramp_wait_ms(const reference *m, const neap_rules *r, uint64_t now_ms) {
+  uint64_t left = reference_ramp_left(m, r, now_ms), over = r->ramp_ms - left, ms = 1;
+  while (ms * (over + ms) < r->ramp_ms) ms += ms;
+  return ms < left ? ms : left;
+}
+
 static uint64_t reference_retry_after_ms(const reference *m, const neap_rules *r, uint64_t now_ms) {
   reference copy = *m;
   reference_permit unused;
@@ -169,6 +179,7 @@ static uint64_t reference_retry_after_ms(const reference *m, const neap_rules *r
   switch (reference_acquire(&copy, r, now_ms, &unused)) {
     case NEAP_REFUSE_OPEN: return m->state == NEAP_OPEN ? reference_open_left(m, r, now_ms) : 0;
     case NEAP_REFUSE_PROBES: return reference_lease_left(m, r, now_ms);
+    case NEAP_REFUSE_RAMP: return reference_ramp_wait_ms(m, r, now_ms);
     default: return 0;
   }
 }
@@ -209,6 +220,12 @@ static void compare_state(walk *w, const neap_snapshot *s) {
     SAME(s->state_age_ms, age_ms(m->state == NEAP_CLOSED ? m->since_ms : m->opened_ms, w->now_ms),
          "the age");
   SAME(s->retry_after_ms, reference_retry_after_ms(m, &w->rules, w->now_ms), "until a call may");
+  uint64_t ramp_left = reference_ramp_left(m, &w->rules, w->now_ms), ramp_ms = w->rules.ramp_ms;
+  SAME(s->admitted,
+       m->state != NEAP_CLOSED ? 0
+       : ramp_left == 0        ? NEAP_ONE
+                               : (ramp_ms - ramp_left + 1) * 1000000 / ramp_ms,
+       "the share that is let in");
   SAME(neap_breaker_next_ms(&w->breaker, &w->rules, w->now_ms),
        reference_next_ms(m, &w->rules, w->now_ms), "when it moves by itself");
   SAME(neap_breaker_peek(&w->breaker, &w->rules, w->now_ms),
@@ -400,7 +417,8 @@ static void walk_recovers(walk *w) {
   walk_use(w, w->rules);
   neap_breaker_set_mode(&w->breaker, w->now_ms, NEAP_MODE_OF_RULES, 0);
   unsigned tries = 0;
-  while (neap_breaker_state(&w->breaker, &w->rules, w->now_ms) != NEAP_CLOSED) {
+  while (neap_breaker_state(&w->breaker, &w->rules, w->now_ms) != NEAP_CLOSED ||
+         neap_breaker_peek(&w->breaker, &w->rules, w->now_ms) != NEAP_ALLOW) {
     HOLDS(++tries < 100, "not wedged");
     uint64_t next_ms = neap_breaker_next_ms(&w->breaker, &w->rules, w->now_ms);
     HOLDS(next_ms >= w->now_ms, "never in the past");
@@ -409,6 +427,8 @@ static void walk_recovers(walk *w) {
       neap_breaker_report(&w->breaker, &w->rules, w->now_ms, &permit, &success, NULL);
     else if (next_ms != NEAP_NEVER)
       w->now_ms = next_ms;
+    else
+      w->now_ms += w->rules.ramp_ms;
   }
 }
 

@@ -83,7 +83,7 @@ curl -sf "$site/metrics" | grep -q '^neap_clock_steps_total.* 0$' || fail "a clo
 # Killed with the only probe under way (B205): its lease ends, then others may try.
 three 4 300
 within 10 every 4 2 4
-rm "$panel.v1" # a new panel, closed, at the next reload
+rm "$panel.v2" # a new panel, closed, at the next reload
 reloads reconfiguring
 within 10 changed # the old workers have the old one
 workers=$(pgrep -P "$pid" | sort)

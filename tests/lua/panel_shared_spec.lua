@@ -74,8 +74,8 @@ describe("a shared panel", function()
     local a, notice = open(4)
     assert.is_nil(notice)
     local b = open()
-    assert.equal(path .. ".v1", a:path())
-    assert.equal("neap.panel " .. path .. ".v1 (0 of 4 rows)", tostring(a))
+    assert.equal(path .. ".v2", a:path())
+    assert.equal("neap.panel " .. path .. ".v2 (0 of 4 rows)", tostring(a))
     local r = fixture.rules { consecutive_failures = 1 }
     a:claim("x"):trip(r, 0)
     assert.equal("open", b:find("x"):state(r, 0))
@@ -92,7 +92,7 @@ describe("a shared panel", function()
 
   it("is replaced when it is of no use, and says so", function()
     open(4):claim "x"
-    sh("truncate -s 5000", path .. ".v1")
+    sh("truncate -s 5000", path .. ".v2")
     local panel, notice = open(4)
     assert.equal(0, panel:count())
     assert.matches("too few for a panel; made anew", notice)
@@ -100,10 +100,10 @@ describe("a shared panel", function()
 
   for _, case in ipairs {
     -- what was done                        what is said
-    { "chmod 644 %s.v1",                    "has mode 0644, and must have 0600" },
-    { "mv %s.v1 %s.w; ln -s %s.w %s.v1",    "symbolic link" },
-    { "rm %s.v1; mkdir %s.v1",              "is a directory" },
-    { "rm %s.v1; mkfifo %s.v1",             "is no regular file" },
+    { "chmod 644 %s.v2",                    "has mode 0644, and must have 0600" },
+    { "mv %s.v2 %s.w; ln -s %s.w %s.v2",    "symbolic link" },
+    { "rm %s.v2; mkdir %s.v2",              "is a directory" },
+    { "rm %s.v2; mkfifo %s.v2",             "is no regular file" },
   } do
     it("is refused after " .. case[1], function()
       open(4)
@@ -133,17 +133,17 @@ describe("a shared panel", function()
     of_panel(panel)
     local none, message = panel:claim "more"
     assert.is_nil(none)
-    assert.equal(path .. ".v1: all of its 1 rows are in use", message)
+    assert.equal(path .. ".v2: all of its 1 rows are in use", message)
     assert.error_matches(function() guard.new(fixture.policy { name = "q" }, { panel = panel }) end,
       "no breaker for q in neap.panel " .. path:gsub("%-", "%%-")
-        .. ".v1 %(1 of 1 rows%): .*all of its 1 rows are in use")
+        .. ".v2 %(1 of 1 rows%): .*all of its 1 rows are in use")
   end)
 
   it("cut under a guard is noticed, and the guard goes on alone", function()
     local panel = open(4)
     local g = of_panel(panel)
     g:call(fixture.bad)
-    sh("truncate -s 0", path .. ".v1")
+    sh("truncate -s 0", path .. ".v2")
     local good, message = panel:check()
     assert.is_nil(good)
     assert.matches("was cut to 0 of its", message)

@@ -64,7 +64,7 @@
 
 /* Of libneap and libneap-engine, and the end of their sonames: raised whenever a program built with
  * the headers of before could go wrong. */
-#define NEAP_ABI 1
+#define NEAP_ABI 2
 
 #if defined(_WIN32) || !defined(__GNUC__)
 #define NEAP_API
@@ -108,7 +108,8 @@ typedef enum neap_verdict {
   NEAP_ALLOW_BYPASS,  /* would have been refused, but for the mode; see neap_permit_refusal() */
   NEAP_REFUSE_OPEN,   /* open; see neap_breaker_next_ms() */
   NEAP_REFUSE_PROBES, /* half-open, and all probe slots are taken */
-  NEAP_REFUSE_FORCED  /* the mode is NEAP_FORCED_OPEN */
+  NEAP_REFUSE_FORCED, /* the mode is NEAP_FORCED_OPEN */
+  NEAP_REFUSE_RAMP    /* closed a short while ago, and not yet for all: see neap_rules.ramp_ms */
 } neap_verdict;
 
 /* What a call came to.  Slowness is not said but measured: neap_call.duration_ms against
@@ -148,7 +149,8 @@ typedef struct neap_transition {
   uint64_t limit;    /* see neap_cause; 0 where it names none */
   uint64_t calls;    /* calls in the window, or probes of the round that had ended */
   uint64_t open_ms;  /* to OPEN: how long */
-  bool flapping;     /* to OPEN: tripped within a cooldown of closing, so the backoff went on */
+  bool flapping;     /* to OPEN: tripped within a cooldown, or the ramp, of closing, so the backoff
+                        went on */
 } neap_transition;
 
 /* The right to make one call.  Opaque; 0 is none; only the low 24 bits are used, so it can travel
@@ -222,7 +224,8 @@ typedef struct neap_rules {
                                     cooldown_ms and 60,000 */
   uint32_t backoff;              /* NEAP_ONE..100 * NEAP_ONE; 2.0 */
   uint32_t jitter;               /* 0..NEAP_ONE; 0.2 */
-  uint64_t seed;                 /* the jitter is a hash of (seed, epoch): one for each process */
+  uint64_t seed;                 /* the jitter is a hash of (seed, epoch), the ramp of (seed, epoch,
+                                    now_ms): one for each process */
 
   /* What it takes to close: `successes` of `probes`. */
   uint32_t probes;               /* in a round; 1..31; 3 */
@@ -232,6 +235,9 @@ typedef struct neap_rules {
   uint32_t timeout_ms;           /* of one call, for the host to enforce; 0..3,599,999; 0: none */
   uint32_t lease_ms;             /* a probe not reported by then is lost and its round failed;
                                     timeout_ms + 1..3,600,000; 0: 2 * timeout_ms, or else 30,000 */
+  uint32_t ramp_ms;              /* after the probes have closed it, the share of calls that are let
+                                    in grows over this time, from next to none to all; 0..3,600,000;
+                                    0: all at once */
   bool decide_by_function;       /* somebody calls neap_breaker_decide() after a probe's report, and
                                     the numbers only end a round that has no slot left and nothing
                                     in flight: it re-opens; false */
@@ -334,9 +340,15 @@ NEAP_API neap_state neap_breaker_state(const neap_breaker *b, const neap_rules *
                                        uint64_t now_ms);
 
 /* When the state will change with nobody calling: the end of the cooldown or, half-open, of the
- * lease; NEAP_NEVER when closed or nothing is in flight.  Never less than now_ms. */
+ * lease; NEAP_NEVER when closed, be that with a ramp, or nothing is in flight.  Never less than
+ * now_ms. */
 NEAP_API uint64_t neap_breaker_next_ms(const neap_breaker *b, const neap_rules *rules,
                                        uint64_t now_ms);
+
+/* Refused so at now_ms: how long until asking again may help.  The rest of the cooldown, the lease
+ * or the operator's mode; during a ramp, by when about one call will have been let in.  0: unknown. */
+NEAP_API uint64_t neap_breaker_retry_after_ms(const neap_breaker *b, const neap_rules *rules,
+                                              uint64_t now_ms, neap_verdict refused);
 
 /* The breaker's name in its panel; "" for one outside, or if whoever made it died before the name
  * was written and nobody has claimed it since.
@@ -370,10 +382,11 @@ NEAP_API neap_verdict neap_permit_refusal(const neap_permit *permit);
   X(refused_open)   /* NEAP_REFUSE_OPEN */                                                         \
   X(refused_probes) /* NEAP_REFUSE_PROBES */                                                       \
   X(refused_forced) /* NEAP_REFUSE_FORCED */                                                       \
+  X(refused_ramp)   /* NEAP_REFUSE_RAMP */                                                         \
   X(bypassed)       /* NEAP_ALLOW_BYPASS */                                                        \
   X(probes)         /* NEAP_ALLOW_PROBE */                                                         \
   X(probes_lost)    /* leases that ran out, in probes */                                           \
-  X(flaps)          /* trips within a cooldown of closing */                                       \
+  X(flaps)          /* trips within a cooldown, or the ramp, of closing */                         \
   X(clock_steps)    /* the window showed a slice over two ahead, or a duration was negative */     \
   X(retry_ignored)  /* retry_after_ms that made no sense */                                        \
   X(open_ms)        /* not closed, altogether, as of the snapshot */
@@ -416,8 +429,13 @@ typedef struct neap_snapshot {
   bool mode_is_operators;
   uint64_t mode_left_ms; /* of an operator's mode; 0: no end, or none set */
   uint32_t level, epoch;
-  uint64_t state_age_ms;   /* since it closed (0 if it never moved) or opened */
-  uint64_t retry_after_ms; /* what is left of the cooldown or, with all slots taken, of the lease */
+  uint64_t state_age_ms; /* since it closed (0 if it never moved) or opened */
+  uint64_t
+      retry_after_ms; /* what is left of the cooldown or, with all slots taken, of the lease; of
+                              a call that the ramp would refuse now: neap_breaker_retry_after_ms() */
+  uint32_t
+      admitted; /* share of calls let in, millionths: 0 open or half-open (but for probes), else
+                        NEAP_ONE, or less during a ramp */
   /* the window */
   neap_window_kind window;
   uint32_t window_length; /* ms, or calls */
@@ -442,7 +460,7 @@ NEAP_API void neap_breaker_snapshot(const neap_breaker *b, const neap_rules *rul
                                     neap_snapshot *out);
 
 /* Static texts: "closed" "half_open" "open"; "auto" "forced_open" "forced_closed" "shadow"; "allow"
- * ... "open" "probes_busy" "forced_open"; "failures" "failure_rate" "slow_rate"
+ * ... "open" "probes_busy" "forced_open" "ramp"; "failures" "failure_rate" "slow_rate"
  * "consecutive_failures" "function" "cooldown" "probes" "probe_lost" "reset" "trip"; and of a
  * status, a sentence. */
 NEAP_API const char *neap_state_name(neap_state state);
@@ -528,7 +546,7 @@ NEAP_API neap_clock neap_clock_precise(void);
 NEAP_API neap_clock neap_clock_manual(uint64_t *now_ms);
 
 /* As neap_breaker_acquire() and neap_breaker_report(), with the time read when it is needed: a
- * closed acquire reads none. */
+ * closed acquire reads none, unless the rules have a ramp. */
 NEAP_API neap_verdict neap_breaker_acquire_on(neap_breaker *b, const neap_rules *rules,
                                               const neap_clock *clock, neap_permit *permit,
                                               neap_transition *moved);

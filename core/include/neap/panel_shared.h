@@ -10,7 +10,7 @@
  *     if (!neap_shared_check(&shared, &problem)) ...  // now and then, such as once a second
  *     neap_shared_close(&shared);
  *
- * The file is /dev/shm/shop.v1: the number is that of the layout, so versions of neap that lay a
+ * The file is /dev/shm/shop.v2: the number is that of the layout, so versions of neap that lay a
  * panel out differently never meet.  It is made once, whole, and renamed into place; after that
  * everything is lock-free: a process that is killed or stopped at any instruction never blocks or
  * corrupts the others.  Windows, probe slots and totals are those of all processes together.
@@ -82,7 +82,7 @@ typedef struct neap_shared {
   uint64_t device, inode;
 } neap_shared;
 
-/* Opens the panel at `path`, an absolute path on tmpfs to which .v1 is added, or makes it with
+/* Opens the panel at `path`, an absolute path on tmpfs to which .v2 is added, or makes it with
  * `capacity` rows (1..4,194,304).  One that is there keeps the capacity that it was made with;
  * to have another, stop its users and remove it.  capacity 0: only what is there.
  *

@@ -14,7 +14,7 @@ int main(void) {
   }
   bool is_there = neap_shared_claim(&shared, "payments", 8, &problem) != NULL;
   bool is_found = neap_panel_find(shared.panel, "payments", 8) != NULL;
-  snprintf(lock, sizeof lock, "%.60s.v1.lock", path);
+  snprintf(lock, sizeof lock, "%.60s.v2.lock", path);
   unlink(lock);
   unlink(shared.path);
   neap_shared_close(&shared);

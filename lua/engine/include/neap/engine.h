@@ -149,6 +149,14 @@ NEAP_API uint32_t neap_guard_timeout_ms(const neap_guard *guard);
  * its round failed.  Report one that its own caller holds up as NEAP_ENDED_CALLER before that. */
 NEAP_API uint32_t neap_guard_lease_ms(const neap_guard *guard);
 
+/* The policy's deadline_ms now: for the call with all its attempts; 0: none.  The program's to
+ * enforce, as timeout_ms is. */
+NEAP_API uint32_t neap_guard_deadline_ms(const neap_guard *guard);
+
+/* The policy's bulkhead.wait_ms now: so long a call may wait for a slot; 0: not.  The program's to
+ * do: see neap_guard_has_slot(). */
+NEAP_API uint32_t neap_guard_wait_ms(const neap_guard *guard);
+
 /* The largest body, in bytes, that the policy has a use for (to classify, to remember); 0: none, so
  * it need not be kept.  A body over that is reported as NULL. */
 NEAP_API size_t neap_guard_wants_body(const neap_guard *guard);
@@ -207,6 +215,7 @@ typedef struct neap_result {
   const char *error;           /* NEAP_ENDED_TRANSPORT: one line; NULL: none */
   uint64_t duration_ms;        /* 0: as the engine measures it, from acquire to report */
   const neap_request *request; /* what was asked; NULL: unknown */
+  uint32_t attempt;            /* from 2 on a retry, and counted as one; 0 is 1 */
 } neap_result;
 
 /* The right to make one call.  Opaque; all zero is none.  Lives where the caller puts it; copy it
@@ -216,10 +225,13 @@ typedef struct neap_ticket {
 } neap_ticket;
 
 /* What acquire may answer beside neap_verdict. */
-#define NEAP_REFUSE_CLOSED ((neap_verdict)6) /* the engine is being closed */
+#define NEAP_REFUSE_CLOSED ((neap_verdict)7) /* the engine is being closed */
+
+/* The policy's bulkhead has no slot free. */
+#define NEAP_REFUSE_BULKHEAD ((neap_verdict)100)
 
 typedef struct neap_refusal {
-  const char *reason;      /* "open", "probes_busy", "forced_open", "closed", ...; static */
+  const char *reason; /* "open", "probes_busy", "forced_open", "bulkhead", "closed", ...; static */
   const char *state;       /* the breaker's, as of neap_state_name(), under any mode; NULL: none */
   uint64_t retry_after_ms; /* when asking again may help; 0: unknown */
 } neap_refusal;
@@ -238,6 +250,11 @@ typedef struct neap_refusal {
  *          Lua but for a key seen first. */
 NEAP_API neap_verdict neap_guard_acquire(neap_guard *guard, const char *key, size_t key_length,
                                          neap_ticket *ticket, neap_refusal *refusal);
+
+/* Whether acquire would find a slot of the policy's bulkhead free, or there is none.  A program whose
+ * calls wait for one (at most neap_guard_wait_ms()) asks whenever it has reported one; if it then
+ * gives up, it acquires all the same, so that the refusal is counted. */
+NEAP_API bool neap_guard_has_slot(neap_guard *guard, const char *key, size_t key_length);
 
 typedef struct neap_report {
   neap_reported reported; /* NEAP_COUNTED, NEAP_STALE or NEAP_USED */
@@ -258,6 +275,19 @@ NEAP_API neap_outcome neap_guard_report(neap_guard *guard, neap_ticket *ticket,
 
 /* Gives the ticket back without a call having been made: neutral, counted as abandoned. */
 NEAP_API void neap_guard_abandon(neap_guard *guard, neap_ticket *ticket);
+
+/* May the call be made again that has just been reported so?
+ *
+ * `made` is how many attempts there were, left_ms the time until the call's deadline (0: none).
+ * Answers true if the policy's retry section says so, the breaker lets ordinary calls in, and the
+ * guard's retry budget has one left, which is taken; then the next attempt, after *wait_ms, is
+ * acquired and reported like the first, with result.attempt.  A call that may have reached the
+ * dependency is made again only if its method is idempotent, or retry.on says so: result->request
+ * says which it is.
+ *
+ * Effects: one protected call into Lua, if the policy has a retry section. */
+NEAP_API bool neap_guard_retry(neap_guard *guard, const char *key, size_t key_length, uint32_t made,
+                               uint64_t left_ms, const neap_result *result, uint64_t *wait_ms);
 
 /* ---- Fallback -------------------------------------------------------------------------------- */
 
