@@ -69,6 +69,11 @@ static int l_renew(lua_State *L) {
   g->has_keys = flag(L, "has_keys");
   lua_getfield(L, 5, "same_ms");
   g->same_ms = (uint32_t)lua_tointeger(L, -1);
+  lua_getfield(L, 5, "deadline_ms");
+  g->deadline_ms = (uint32_t)lua_tointeger(L, -1);
+  lua_getfield(L, 5, "wait_ms");
+  g->wait_ms = (uint32_t)lua_tointeger(L, -1);
+  g->retries = flag(L, "retries");
   memset(g->kept, 0, sizeof g->kept);
   luaL_unref(L, LUA_REGISTRYINDEX, g->first_good);
   g->first_good = LUA_NOREF;
@@ -238,6 +243,10 @@ neap_guard *neap_engine_guard_at(neap_engine *e, size_t i) {
 const char *neap_guard_name(const neap_guard *g) { return g->name; }
 
 uint32_t neap_guard_timeout_ms(const neap_guard *g) { return g->timeout_ms; }
+
+uint32_t neap_guard_deadline_ms(const neap_guard *g) { return g->deadline_ms; }
+
+uint32_t neap_guard_wait_ms(const neap_guard *g) { return g->wait_ms; }
 uint32_t neap_guard_lease_ms(const neap_guard *g) { return g->rules->lease_ms; }
 
 size_t neap_guard_wants_body(const neap_guard *g) { return g->wants_body ? NEAP_BODY_MAX : 0; }

@@ -5,10 +5,11 @@
  *   acquire   the core's, on the line's breaker and the newest rules: Lua is told of transitions
  *   report    Lua's: the policy that admitted the call classifies it.  If that has nothing to say,
  *             what the shipped classifier takes for a success is known beforehand
- *   ticket    | permit, as the binding has it in a plain number | line | - | - |
+ *   ticket    | permit, as the binding has it in a plain number | line | slot | - |
+ *   retry     Lua's: neap/retry.lua has the budget, and the policy's retry.on
  *
- * Lua and C use the same breakers, the same rules and permits of the same form; there is no state
- * here.  Keys that share the guard's overflow breaker have no line of their own here, as there may
+ * Lua and C use the same breakers, the same rules, the same slots of a bulkhead and permits of the
+ * same form; there is no state here.  Keys that share the guard's overflow breaker have no line of their own here, as there may
  * be any number of them. */
 #include "engine_internal.h"
 
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "binding.h"
+#include "line.h"
 
 #define DEFAULT_KEY "default"
 
@@ -46,22 +47,25 @@ typedef struct finding {
   engine_line *line;
 } finding;
 
-/* Keeps the line at `line`; the prefix of its identities is at `line` + 1. */
-static engine_line *keep_line(lua_State *L, neap_guard *g, int line) {
+/* Keeps the line at `at`; the prefix of its identities is behind it. */
+static engine_line *keep_line(lua_State *L, neap_guard *g, int at) {
   size_t length, prefix_length;
-  const char *prefix = lua_tolstring(L, line + 1, &prefix_length);
-  lua_getfield(L, line, "key");
+  const char *prefix = lua_tolstring(L, at + 1, &prefix_length);
+  lua_getfield(L, at, "key");
   const char *key = lua_tolstring(L, -1, &length);
   engine_line *l = known_line(g, key, length);
   if (l) return l;
-  lua_getfield(L, line, "breaker");
+  lua_getfield(L, at, "breaker");
   neap_breaker *breaker = neap__to_breaker(L, -1);
   if (!breaker) luaL_error(L, "the line of %s has no breaker", key);
-  lua_pushvalue(L, line);
+  lua_getfield(L, at, "native");
+  struct line *native = (struct line *)luaL_checkudata(L, -1, NEAP__LINE);
+  lua_pushvalue(L, at);
   int ref = luaL_ref(L, LUA_REGISTRYINDEX);
   l = (engine_line *)calloc(1, sizeof *l + length + 1 + prefix_length);
   if (!l) luaL_error(L, "no memory for key %s", key);
   l->breaker = breaker;
+  l->native = native;
   l->ref = ref;
   l->length = length;
   memcpy(l->key, key, length + 1);
@@ -104,7 +108,7 @@ void engine_guard_free(neap_guard *g) {
 
 /* ---- Acquire --------------------------------------------------------------------------------- */
 
-enum { TICKET_PERMIT, TICKET_LINE };
+enum { TICKET_PERMIT, TICKET_LINE, TICKET_SLOT };
 
 static engine_line *line_in(const neap_ticket *t) {
   return (engine_line *)(uintptr_t)t->opaque[TICKET_LINE];
@@ -140,7 +144,7 @@ static neap_verdict let_through(neap_ticket *ticket) {
 static void say_why(neap_refusal *refusal, const neap_guard *g, const engine_line *l,
                     uint64_t now_ms, neap_verdict verdict) {
   *refusal = (neap_refusal){
-      .reason = neap_verdict_name(verdict),
+      .reason = line_refusal(verdict),
       .state = neap_state_name(neap_breaker_state(l->breaker, g->rules, now_ms)),
       .retry_after_ms = neap__retry_after(l->breaker, g->rules, now_ms, verdict),
   };
@@ -159,14 +163,26 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_lengt
   uint64_t now_ms = engine_now_ms(e);
   neap_permit permit;
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
-  neap_verdict verdict = neap_breaker_acquire(l->breaker, g->rules, now_ms, &permit, &moved);
+  neap_verdict verdict = line_acquire(l->native, now_ms, &permit, &moved);
+  if (l->native->is_layered) l->native->begun++;
   if (verdict <= NEAP_ALLOW_BYPASS) {
-    *ticket = (neap_ticket){{neap__wide(permit, now_ms, g->number), (uintptr_t)l}};
+    bool has_slot = l->native->concurrent != 0;
+    *ticket = (neap_ticket){{neap__wide(permit, now_ms, g->number), (uintptr_t)l, has_slot}};
   } else if (refusal) {
     say_why(refusal, g, l, now_ms, verdict);
   }
   tell(g, l, &moved);
   return verdict;
+}
+
+bool neap_guard_has_slot(neap_guard *g, const char *key, size_t key_length) {
+  const engine_line *l = engine_line_of(g, key, key_length, false);
+  return !l || !l->native->concurrent || l->native->in_flight < l->native->concurrent;
+}
+
+static void give_slot_back(const neap_ticket *t) {
+  const engine_line *l = line_in(t);
+  if (t->opaque[TICKET_SLOT] && l->native->in_flight) l->native->in_flight--;
 }
 
 /* ---- Report ---------------------------------------------------------------------------------- */
@@ -283,12 +299,77 @@ static reporting take(neap_guard *g, neap_ticket *ticket, uint64_t duration_ms) 
                  .duration_ms = duration_ms,
                  .outcome = NEAP_NEUTRAL,
                  .reported = NEAP_USED};
+  if (g->engine->is_closing)
+    r.line = NULL;
+  else
+    give_slot_back(ticket);
   *ticket = (neap_ticket){{0}};
-  if (g->engine->is_closing) r.line = NULL;
   if (r.line && duration_ms == 0)
     r.duration_ms = neap__wide_age_ms(r.permit, engine_now_ms(g->engine));
   return r;
 }
+
+/* ---- Retry ----------------------------------------------------------------------------------- */
+
+typedef struct retrying {
+  neap_guard *guard;
+  const engine_line *line;
+  uint32_t made;
+  uint64_t left_ms, wait_ms;
+  neap_outcome outcome;
+  bool may;
+} retrying;
+
+/* engine.retry(line, call, made, left_ms) -> wait_ms | nil */
+static int retry(lua_State *L) {
+  retrying *r = (retrying *)lua_touserdata(L, 1);
+  engine_push_function(L, "retry");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, r->line->ref);
+  engine_push_call(L);
+  lua_pushinteger(L, (lua_Integer)r->made);
+  if (r->left_ms)
+    lua_pushinteger(L, (lua_Integer)r->left_ms);
+  else
+    lua_pushnil(L);
+  lua_call(L, 4, 1);
+  r->may = !lua_isnil(L, -1);
+  if (r->may) r->wait_ms = (uint64_t)lua_tonumber(L, -1);
+  return 0;
+}
+
+/* engine.retried(guard, outcome) */
+static int retried(lua_State *L) {
+  const retrying *r = (const retrying *)lua_touserdata(L, 1);
+  engine_push_function(L, "retried");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, r->guard->ref);
+  lua_pushstring(L, r->outcome == NEAP_SUCCESS   ? "success"
+                    : r->outcome == NEAP_NEUTRAL ? "neutral"
+                                                 : "failure");
+  lua_call(L, 2, 0);
+  return 0;
+}
+
+static void count_retry(neap_guard *g, neap_outcome outcome) {
+  retrying r = {.guard = g, .outcome = outcome};
+  engine_run(g->engine, retried, &r, g->name);
+}
+
+bool neap_guard_retry(neap_guard *g, const char *key, size_t key_length, uint32_t made,
+                      uint64_t left_ms, const neap_result *result, uint64_t *wait_ms) {
+  neap_engine *e = g->engine;
+  engine_assert_owner(e);
+  if (!g->retries || e->is_closing) return false;
+  retrying r = {.guard = g, .made = made, .left_ms = left_ms};
+  r.line = engine_line_of(g, key, key_length, true);
+  if (!r.line) return false;
+  engine_scope outer = engine_enter(e, result->request, result, false);
+  engine_run(e, retry, &r, g->name);
+  engine_leave(e, outer);
+  if (r.may) *wait_ms = r.wait_ms;
+  return r.may;
+}
+
+/* ---- Reporting ------------------------------------------------------------------------------- */
 
 neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_result *result,
                                neap_report *out) {
@@ -302,6 +383,7 @@ neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_re
   } else if (r.line) {
     report_by_lua(&r, result);
   }
+  if (r.line && result->attempt > 1) count_retry(g, r.outcome);
   if (!out) return r.outcome;
   if (reason[0]) memcpy(g->reason, reason, sizeof reason);
   *out = (neap_report){r.reported, reason[0] ? g->reason : NULL};

@@ -29,6 +29,7 @@ typedef struct engine_line engine_line;
 struct engine_line {
   engine_line *next;
   neap_breaker *breaker; /* of the panel, which the engine keeps */
+  struct line *native;   /* the Lua line's: its bulkhead, and how many calls have begun */
   int ref;               /* of the line in Lua */
   const char *prefix;    /* of the identities of its last good answers; behind the key */
   size_t prefix_length;
@@ -51,6 +52,9 @@ struct neap_guard {
   const neap_rules *rules; /* the newest */
   uint32_t number;         /* of the newest generation */
   uint32_t timeout_ms;
+  uint32_t deadline_ms;
+  uint32_t wait_ms; /* for a slot of the bulkhead */
+  bool retries;     /* it has a retry section */
   uint32_t causes; /* bits of neap_fallback_cause that ask the chain */
   engine_line *lines[ENGINE_BUCKETS];
   engine_kept kept[ENGINE_KEPT]; /* by hash of the identity */

@@ -51,6 +51,8 @@ local function renew(name)
     classifies = of_policy.has_classify,
     asks = of_policy.trip ~= nil or of_policy.decide ~= nil,
     same_ms = SAME_MS,
+    deadline_ms = of_policy.deadline_ms, retries = of_policy.retry ~= nil,
+    wait_ms = of_policy.bulkhead and of_policy.bulkhead.wait_ms,
     first_good = of_guard.chain:first_good(of_policy),
   }
   for _, stage in ipairs(of_policy.stages) do
@@ -134,6 +136,18 @@ end
 function engine.report(of_line, permit, call)
   call.key = of_line.key
   return line.report(of_line, permit, call)
+end
+
+--- Whether a call may be made again that failed as it was reported; `call` as for report.
+---@return integer|nil wait_ms
+function engine.retry(of_line, call, made, left_ms)
+  call.key = of_line.key
+  return line.retry(of_line, call, made, left_ms and of_line.native:now() + left_ms)
+end
+
+--- What a retry came to.
+function engine.retried(of_guard, outcome)
+  of_guard.retries:ended(outcome)
 end
 
 -- ---- Fallback ---------------------------------------------------------------------------------

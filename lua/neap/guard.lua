@@ -264,7 +264,7 @@ function Guard:retry(call, made, by_ms)
   if type(made) ~= "number" then error("how many attempts were made must be a number, got "
     .. type(made), 2) end
   local of_key = existing(self, call.key) or self.lines[OVERFLOW] or self.line
-  return (line.retry(of_key, call, made, by_ms))
+  return (line.retry(of_key, line.filled(of_key, call), made, by_ms))
 end
 
 -- ---- Operating --------------------------------------------------------------------------------

@@ -392,20 +392,27 @@ function line.classify(self, number, call)
   return classify(guard, guard:generation(number), call)
 end
 
---- Of a call in steps: is there to be another attempt, and after how long?
+--- A call as a program describes it, with what it left out.
+function line.filled(self, given) return filled(self, given, 0) end
+
+--- Of a call in steps: is there to be another attempt, and after how long?  One that is granted will
+--- be acquired, too, and is no call more.
 ---@param self table line
----@param given table what the last attempt came to
+---@param call table what the last attempt came to, complete
 ---@param made integer
 ---@param by_ms number|nil
 ---@return integer|nil wait_ms
-function line.retry(self, given, made, by_ms)
+function line.retry(self, call, made, by_ms)
   local policy = self.guard.policy
   if not policy.retry then return nil end
-  self.guard.retries:called(policy.retry, self.native:begun())
-  local call = filled(self, given, 0)
+  local begun, granted = self.native:begun(), self.granted or 0
+  self.guard.retries:called(policy.retry, math.max(0, begun - granted))
+  self.granted = math.max(0, granted - begun)
   local outcome, _, retry_after_ms = classify(self.guard, policy, call)
   local left_ms = by_ms and by_ms - self.native:now() or math.huge
-  return retry.next(self, policy, call, outcome, retry_after_ms, made, left_ms)
+  local wait_ms = retry.next(self, policy, call, outcome, retry_after_ms, made, left_ms)
+  if wait_ms then self.granted = self.granted + 1 end
+  return wait_ms
 end
 
 -- ---- Making one -------------------------------------------------------------------------------

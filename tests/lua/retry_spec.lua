@@ -101,9 +101,9 @@ describe("without retry.on", function()
     g:call(f)
     g:call(f)
     assert.equal(2, calls.n)
-    assert.equal(1, #log)
-    assert.matches("nobody knows whether the calls may be made twice; let the policy's retry.on",
-      log[1])
+    local _, count = table.concat(log, "\n"):gsub("nobody knows whether the calls may be made "
+      .. "twice; let the policy's retry.on say so", "")
+    assert.equal(1, count)
   end)
 
   for _, case in ipairs {
@@ -150,7 +150,7 @@ describe("retry.on", function()
         assert.same({ nil, "down 1" }, { g:call(f) })
         assert.equal(1, calls.n)
         assert.equal(1, g:stats().policy_errors)
-        assert.matches("retry.on: .*" .. case[3], log[1])
+        assert.matches("retry.on: [^\n]*" .. case[3], table.concat(log, "\n"))
       end)
   end
 end)
@@ -376,11 +376,15 @@ describe("a host that works in steps", function()
   it("adds to the budget with each acquire", function()
     local g = guard_of("retry = { budget = 0.5, budget_per_s = 0 },")
     local call = { status = 503, request = { method = "GET" } }
-    while g:retry(call, 1) do end
-    for _ = 1, 4 do g:report(g:acquire(), "failure") end
-    assert.truthy(g:retry(call, 1))
-    assert.truthy(g:retry(call, 1))
-    assert.is_nil(g:retry(call, 1))
+    local function call_it() g:report(g:acquire(), call) end
+    while g:retry(call, 1) do call_it() end
+    for _ = 1, 4 do call_it() end
+    local retries = 0
+    while g:retry(call, 1) do -- the attempts that were granted are no calls: they add nothing
+      call_it()
+      retries = retries + 1
+    end
+    assert.equal(2, retries)
   end)
 
   it("can say of a call that nobody described no more than that it is not to be tried", function()
