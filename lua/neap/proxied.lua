@@ -12,7 +12,7 @@ local proxied = {}
 
 proxied.DEFAULT = "default" -- the key of requests that have none
 
-local PANEL_ROWS = 1024 -- unless said otherwise
+local PANEL_ROWS, MOST_ROWS = 1024, 4194304 -- unless said otherwise; as lua/src/panel_shared.c
 local RETRY_MS = 2000 -- after something went wrong with looking at the files
 
 -- ---- Options ----------------------------------------------------------------------------------
@@ -21,6 +21,24 @@ local OPTIONS = {
   policies = "any", panel = "string", rows = "number", params = "any", max_keys = "number",
   on_event = "function",
 }
+
+--- Why that can't say where the policies are, or nil.
+local function policies_fault(given)
+  local paths = type(given) == "table" and given or { given }
+  if #paths == 0 then return "no policies are given: a file, a directory or a list of them" end
+  for _, path in ipairs(paths) do
+    if type(path) ~= "string" then
+      return "option policies must be a path or a list of paths, got " .. type(path)
+    end
+  end
+end
+
+--- Why there can't be a panel of so many rows, or nil.
+local function rows_fault(rows, panel)
+  if not panel then return "option rows is of a panel: which?" end
+  if rows % 1 == 0 and rows >= 1 and rows <= MOST_ROWS then return nil end
+  return ("option rows must be a whole number from 1 to %d, got %.14g"):format(MOST_ROWS, rows)
+end
 
 --- Raises, at whoever called open, if an option is not among those, nor of the host's own; or of
 --- another type than stands there; "any" is one.
@@ -40,7 +58,9 @@ function proxied.check_options(given, own)
       error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 4)
     end
   end
-  if given.rows and not given.panel then error("option rows is of a panel: which?", 4) end
+  local fault = policies_fault(given.policies)
+    or given.rows and rows_fault(given.rows, given.panel) or nil
+  if fault then error(fault, 4) end
 end
 
 -- ---- Guards -----------------------------------------------------------------------------------
@@ -148,10 +168,11 @@ function proxied.panel_watch(panel, log)
   end
 end
 
---- Looks at the policy files, and answers when to look again.
+--- Looks at the policy files, and answers when to look again.  All at once: no request is served
+--- while a guard is between two policies, where the host could stop Lua at any instruction.
 ---@return number wait_ms
 function proxied.look(reloader, log)
-  local ok, wait_ms = pcall(reloader.look, reloader)
+  local ok, wait_ms = core.protect(reloader.look, reloader)
   if ok then return wait_ms end
   log("error", "looking at the policy files: " .. tostring(wait_ms))
   return RETRY_MS

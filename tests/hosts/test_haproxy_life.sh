@@ -25,6 +25,10 @@ refuses mistaken "bad.lua:3: open.cooldown: is not a key" \
   "policies = '$dir/wrong', panel = '$panel-bad'"
 refuses alone "each thread would judge by itself: say panel = \"/dev/shm/neap\", or use lua-load" "policies = '$dir/policies'"
 refuses misspelt "there is no option polices: did you mean policies?" "polices = '$dir/policies'"
+refuses number "neap.lua:1: option policies must be a path or a list of paths, got number" "policies = 5"
+refuses pathless "neap.lua:1: no policies are given: a file, a directory or a list of them" "panel = '$panel-bad'"
+refuses rows "neap.lua:1: option rows must be a whole number from 1 to 4194304, got 0.5" \
+  "policies = '$dir/policies', panel = '$panel-bad', rows = 0.5"
 refuses nowhere "/nowhere/neap" "policies = '$dir/policies', panel = '/nowhere/neap'"
 echo "ok: bad starts"
 
@@ -52,6 +56,7 @@ if [ "$(id -u)" -eq 0 ]; then
     printf '%s\n  lua-load %s\nfrontend none\n  mode http\n  timeout client 1s\n  bind unix@%s\n' \
       "$cages" "$dir/$cage/neap.lua" "$dir/$cage/socket" >"$dir/$cage/haproxy.cfg"
     $preload haproxy -db -f "$dir/$cage/haproxy.cfg" >"$dir/$cage/log" 2>&1 &
+    eval "$cage=$!"
     pids="$pids $!"
   done
   jailed=yes
@@ -79,6 +84,12 @@ if [ "$jailed" ]; then
   within 5 said "caged.lua: reloaded"
   name=outside
   within 5 said "hidden/outside.lua: can't be read any more, now that HAProxy has changed its user and root"
+  # Nothing to look at is nothing to wake up for.
+  wakes() { awk '/^voluntary/ { n += $2 } END { print n }' /proc/"$outside"/task/*/status; }
+  before=$(wakes)
+  sleep 1
+  count=$(($(wakes) - before))
+  [ $count -le 50 ] || fail "outside: woke $count times in a second"
   name=site
 fi
 echo "ok: policies that change"
