@@ -130,7 +130,8 @@ local NAME = "^[%w!#$%%&'*+.^_`|~-]+$"
 local NO_PART = "%s is no part of an HTTP answer%s (other data than status, headers and body is "
   .. "not sent beside them)"
 
-local function header_fault(name, value)
+--- Why that is no header, or nil.
+function answer.header_fault(name, value)
   if type(name) ~= "string" or not name:find(NAME) then
     return ("headers: %s is no name of a header"):format(shown(name))
   elseif type(value) ~= "string" and type(value) ~= "number" then
@@ -149,13 +150,13 @@ local function headers_fault(headers)
     return "headers: the list ends with a name, without a value"
   end
   for i = 1, length or 0, 2 do
-    local fault = header_fault(headers[i], headers[i + 1])
+    local fault = answer.header_fault(headers[i], headers[i + 1])
     if fault then return fault end
   end
   for name, value in next, headers do
     local is_place = length and type(name) == "number" and name % 1 == 0 and name >= 1
       and name <= length
-    local fault = not is_place and header_fault(name, value)
+    local fault = not is_place and answer.header_fault(name, value)
     if fault then return fault end
     if length and not is_place then return "headers: is a list, and has names besides" end
   end

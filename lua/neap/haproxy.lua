@@ -24,12 +24,10 @@
 -- Each thread has a Lua state of its own, all of them judge by the breakers of one panel.  It is
 -- opened while HAProxy starts, before it drops its privileges or changes its root.
 
-local answers = require "neap.answer"
 local host = require "neap.hosts.haproxy"
-local metrics = require "neap.metrics"
 local native = require "neap.core"
 local proxied = require "neap.proxied"
-local refusal = require "neap.refusal"
+local services = require "neap.haproxy_services"
 local upstream = require "neap.haproxy_upstream"
 local watched = require "neap.watched"
 
@@ -52,16 +50,17 @@ local DEFAULT = proxied.DEFAULT
 
 local guards, reloader, panel
 
---- By what neap_acquire calls them: { guard, line, public, acquire, report, is_plain }.
-local gates = {}
+-- By what neap_acquire calls them: gates, and of keys that are in a variable { guard, variable }.
+local gates, variables = {}, {}
 
---- Of keys that are in a variable, by the same: { guard, variable }.
-local variables = {}
+-- By POLICY/KEY, as breakers are called: { guard, line, public, acquire, report, is_plain }.  A key
+-- may be of a client's making, and read like what stands in the configuration: so not in gates.
+local gates_of_keys = {}
 
--- Of the requests under way, by the coroutine that their Lua runs in.
+-- Of the requests under way, by the coroutine that their Lua runs in: a permit and its gate; or of
+-- one that was refused no permit, and { gate, backend } where that was.
 local permits = setmetatable({}, { __mode = "k" })
 local owners = setmetatable({}, { __mode = "k" })
-local refusals = setmetatable({}, { __mode = "k" })
 
 -- ---- Log --------------------------------------------------------------------------------------
 
@@ -76,43 +75,6 @@ local function log_once(level, text)
   if core.thread <= 1 then log(level, text) end
 end
 
--- ---- Answering a request ----------------------------------------------------------------------
-
---- What a fallback stage answered.
-local function good(value, info)
-  local answer = answers.of(value)
-  local headers = answer.headers
-  headers = table.move(headers, 1, #headers, 1, {})
-  local function add(name, text)
-    headers[#headers + 1], headers[#headers + 2] = name, text
-  end
-  add("Neap-Source", info.source)
-  add("Cache-Control", "no-store")
-  if info.age_ms then add("Age", ("%d"):format(info.age_ms // 1000)) end
-  return { status = answer.status, headers = headers, body = answer.body }
-end
-
---- What nobody answered.
-local function bad(err)
-  local headers = { "Content-Type", "text/plain", "Cache-Control", "no-store" }
-  if err.retry_after_ms then
-    headers[#headers + 1] = "Retry-After"
-    headers[#headers + 1] = ("%d"):format(proxied.seconds(err.retry_after_ms))
-  end
-  if err.status and err.status >= 200 then
-    headers[#headers + 1] = "Neap-Source"
-    headers[#headers + 1] = "fail"
-  end
-  return { status = err.status or 503, headers = headers, body = "Not available\n" }
-end
-
---- The answer to a request that was refused.
-local function refused(gate, err, id)
-  local value, info = proxied.instead(gate.line, err, id)
-  if value ~= nil then return good(value, info) end
-  return bad(info)
-end
-
 -- ---- What became of a request -----------------------------------------------------------------
 
 --- The permit that the request was let in with, once.
@@ -123,21 +85,17 @@ local function take(stream)
 end
 
 --- A request that was refused in this backend must not have come to its server.
-local function check_refused(txn, stream)
-  local found = refusals[stream]
-  refusals[stream] = nil
-  if found and found.backend == txn.f:be_name() and txn.f:srv_name() then
-    found.gate.guard:warn("refused", ("backend %s: requests that neap_acquire has refused go to "
-      .. "the server; what is missing after it: http-request use-service lua.neap_fallback if "
-      .. "{ var(txn.neap_refused) -m found }"):format(found.backend))
-  end
+local function check_refused(txn, refused)
+  if refused.backend ~= txn.f:be_name() or not txn.f:srv_name() then return end
+  refused.gate.guard:warn("refused", ("backend %s: requests that neap_acquire has refused go to "
+    .. "the server; what is missing after it: http-request use-service lua.neap_fallback if "
+    .. "{ var(txn.neap_refused) -m found }"):format(refused.backend))
 end
 
 --- http-response lua.neap_report: the server has answered, or a service or the cache of HAProxy's.
 local function report_answer(txn)
-  local stream = running()
-  local permit, gate = take(stream)
-  if permit == nil then return check_refused(txn, stream) end
+  local permit, gate = take(running())
+  if permit == nil then return gate and check_refused(txn, gate) end
   if not txn.f:srv_name() then return proxied.give_back(gate.line, permit, "neutral") end
   local status = txn.f:status()
   local took_ms = gate.line.native:about(permit)
@@ -177,12 +135,12 @@ end
 
 local function gate_of(of_guard, key)
   local name = of_guard.name .. "/" .. key
-  local found = gates[name]
+  local found = gates_of_keys[name]
   if found then return found end
   local of_line = of_guard:line_of(key)
   name = of_guard.name .. "/" .. of_line.key -- keys there is no room for share one
-  found = gates[name] or new_gate(of_guard, of_line)
-  gates[name] = found
+  found = gates_of_keys[name] or new_gate(of_guard, of_line)
+  gates_of_keys[name] = found
   return found
 end
 
@@ -213,16 +171,28 @@ local function find_gate(txn, name)
   return gate_of(found.guard, key ~= nil and key ~= "" and tostring(key) or DEFAULT)
 end
 
---- One request, two policies: only the last can be told what became of it.
-local function replace(stream)
-  local permit, gate = take(stream)
-  proxied.give_back(gate.line, permit, "neutral")
-  gate.guard:warn("two", "the request had asked another policy after this one: a request can be "
-    .. "one call; this one was told nothing")
+--- The request has asked a policy before.  Let in: only the last can be told what became of it.
+--- Refused: it is, if that was in this backend; if it was sent to another, that one is asked anew.
+---@return boolean whether it stays refused
+local function asks_again(txn, stream)
+  local permit, owner = take(stream)
+  if permit ~= nil then
+    proxied.give_back(owner.line, permit, "neutral")
+    owner.guard:warn("two", "the request had asked another policy after this one: a request can be "
+      .. "one call; this one was told nothing")
+    return false
+  end
+  if owner.backend == txn.f:be_name() then
+    owners[stream] = owner
+    return true
+  end
+  txn:unset_var("txn.neap_refused")
+  txn:unset_var("txn.neap_retry_after")
+  return false
 end
 
-local function refuse(txn, gate, err)
-  refusals[running()] = { gate = gate, backend = txn.f:be_name() }
+local function refuse(txn, stream, gate, err)
+  owners[stream] = { gate = gate, backend = txn.f:be_name() }
   txn:set_var("txn.neap_refused", err.kind)
   txn:set_var("txn.neap_gate", gate.guard.name .. "/" .. gate.line.key)
   if err.retry_after_ms then
@@ -235,87 +205,11 @@ end
 local function acquire(txn, name)
   local gate = gates[name] or find_gate(txn, name)
   if not gate then return act.ERROR end
-  local permit, err = gate.acquire(gate.public)
-  if permit == nil then return refuse(txn, gate, err) end
   local stream = running()
-  if owners[stream] then replace(stream) end
+  if owners[stream] and asks_again(txn, stream) then return end
+  local permit, err = gate.acquire(gate.public)
+  if permit == nil then return refuse(txn, stream, gate, err) end
   permits[stream], owners[stream] = permit, gate
-end
-
--- ---- Services ---------------------------------------------------------------------------------
-
-local function serve(applet, answer)
-  applet:set_status(answer.status)
-  local headers = answer.headers
-  for i = 1, #headers, 2 do applet:add_header(headers[i], headers[i + 1]) end
-  applet:add_header("Content-Length", tostring(#answer.body))
-  applet:start_response()
-  if applet.method ~= "HEAD" then applet:send(answer.body) end
-end
-
-local function target_of(applet)
-  local path, query = applet.path, applet.qs
-  return query ~= "" and path .. "?" .. query or path
-end
-
---- use-service lua.neap_fallback: answers what neap_acquire has refused.
-local function serve_fallback(applet)
-  local gate = gates[applet:get_var("txn.neap_gate")]
-  if not gate then
-    log("error", "neap_fallback: nobody has refused this request: use-service "
-      .. "lua.neap_fallback if { var(txn.neap_refused) -m found }")
-    return serve(applet, bad { status = 500 })
-  end
-  local after_s = applet:get_var("txn.neap_retry_after")
-  serve(applet, refused(gate, refusal.new {
-    kind = applet:get_var("txn.neap_refused"), policy = gate.guard.name, key = gate.line.key,
-    retry_after_ms = after_s and after_s * 1000 or nil,
-  }, target_of(applet)))
-end
-
-local admin -- nil: without cjson there are no such pages
-
---- Modules that need others are loaded while they can be seen.
-local function open_admin()
-  local ok, pages = pcall(require, "neap.admin")
-  admin = ok and pages.open {
-    guards = function() return guards end,
-    policies = function() return reloader:rows() end,
-  }
-end
-
-local function serve_page(applet, answer)
-  applet:set_status(answer.status)
-  applet:add_header("Content-Type", answer.type)
-  for name, value in pairs(answer.headers or {}) do applet:add_header(name, value) end
-  applet:start_response()
-  if applet.method == "HEAD" then return end
-  if type(answer.body) == "string" then return applet:send(answer.body) end
-  for part in answer.body do
-    if part ~= "" then applet:send(part) end
-  end
-end
-
---- use-service lua.neap_metrics: of all threads and processes, whatever the path.
-local function serve_metrics(applet)
-  serve_page(applet, {
-    status = 200, type = metrics.content_type,
-    body = metrics.parts(proxied.list(guards, panel), { policies = reloader:rows() }),
-  })
-end
-
---- use-service lua.neap_admin: neap.admin's pages; a breaker's mode is set there.
-local function serve_admin(applet)
-  if not admin then
-    return serve(applet, { status = 501, headers = {}, body = "needs the Lua module cjson\n" })
-  end
-  local headers = {}
-  for name, values in pairs(applet.headers) do headers[name] = values[0] end
-  proxied.find_keys(guards, panel)
-  serve_page(applet, admin:handle {
-    target = target_of(applet), method = applet.method, headers = headers,
-    body = applet:receive(), peer = applet.f:src(),
-  })
 end
 
 -- ---- Files ------------------------------------------------------------------------------------
@@ -348,7 +242,7 @@ end
 -- ---- Opening ----------------------------------------------------------------------------------
 
 local function adopted(made)
-  for _, gate in pairs(gates) do
+  for _, gate in pairs(gates_of_keys) do
     if gate.guard == made then gate.is_plain = upstream.is_plain(made.policy) end
   end
 end
@@ -405,9 +299,6 @@ local function register()
   core.register_action("neap_acquire", { "http-req" }, acquire, 1)
   core.register_action("neap_report", { "http-res" }, report_answer, 0)
   core.register_fetches("neap_end", report_end)
-  core.register_service("neap_fallback", "http", serve_fallback)
-  core.register_service("neap_metrics", "http", serve_metrics)
-  core.register_service("neap_admin", "http", serve_admin)
   core.register_task(look_after)
 end
 
@@ -425,7 +316,9 @@ function haproxy.open(given)
     panel = panel, host = host, log = log, adopted = adopted,
   })
   reloader = proxied.open_policies(guards, given, { adopt = adopt, log = log_once, files = files })
-  open_admin()
+  services.register {
+    guards = guards, gates = gates_of_keys, reloader = reloader, panel = panel, log = log,
+  }
   register()
   return guards
 end

@@ -4,7 +4,7 @@
 #   haproxy_stop                                    the last one; it must end by itself
 #
 # $upstream is a server that does what the query asks for: how=hang, close, reset, junk, short, slow,
-# wait or a status.  Without, it says 200.
+# wait, hints, upgrade or a status.  Without, it says 200.
 . "$(dirname "$0")/support.sh"
 if ! haproxy -vv 2>/dev/null | grep -q 'Lua version : Lua 5.3' || ! [ -e "$build/lua5.3/neap/core.so" ]; then
   echo "needs HAProxy with Lua 5.3, and neap built for it" >&2
@@ -12,8 +12,10 @@ if ! haproxy -vv 2>/dev/null | grep -q 'Lua version : Lua 5.3' || ! [ -e "$build
 fi
 
 # shellcheck disable=SC2046  # a list of numbers
-set -- $(free_ports 3)
+set -- $(free_ports 6)
 port=$1 upstream=127.0.0.1:$2 nobody=127.0.0.1:$3
+# shellcheck disable=SC2034  # of the tests that speak HTTP/2
+clear=127.0.0.1:$4 tls=127.0.0.1:$5 behind=127.0.0.1:$6
 site=http://127.0.0.1:$port
 
 # A module with a sanitizer in it needs its runtime first.
@@ -43,6 +45,14 @@ local does = {
       timer:close()
       if not client:is_closing() then answer(client, 200) end
     end)
+  end,
+  hints = function(client)
+    client:write "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+    answer(client, 500)
+  end,
+  upgrade = function(client)
+    client:write("HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+      .. "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n", function() client:close() end)
   end,
   wait = function(client) answer(client, 503, "Retry-After: 30\r\n") end,
   verdict = function(client) answer(client, 200, "X-Verdict: failure\r\n") end,

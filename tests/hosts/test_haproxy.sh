@@ -56,7 +56,18 @@ backend twice
   http-request lua.neap_acquire closes/first
   http-request lua.neap_acquire closes/second
   http-response lua.neap_report
-  server up $upstream"
+  server up $upstream
+$(guarded both keyed/both "server up $upstream" |
+    sed '1a http-request lua.neap_acquire keyed/tenant if { url_param(tenant) -m found }')
+frontend front
+  bind $clear
+  http-request lua.neap_acquire closes/front
+  http-response lua.neap_report
+  use_backend stale if { var(txn.neap_refused) -m found }
+  default_backend bare
+backend bare
+  server up $upstream
+$(guarded stale keyed/stale "server up $upstream")"
 
 # ---- Closed, open, half-open, closed ----
 
@@ -204,6 +215,23 @@ for _ in 1 2 3 4 5 6; do gets 203 /chain/; done
 within 3 has_metric 'neap_fallback_total{policy="chain",source="default",result="answered"} 9' # of all threads
 echo "ok: fallbacks"
 
+# A request that was refused goes to another backend, which has a breaker of its own.
+site=http://$clear gets 500 "/?how=500"
+site=http://$clear gets 200 /
+site=http://$clear gets 500 "/?how=500"
+site=http://$clear gets 503 /
+calls closes rejected 3 front
+calls keyed success 1 stale
+calls keyed failure 1 stale
+calls keyed rejected 1 stale
+# Two before one server: whichever says no has said it.
+gets 200 "/both/?tenant=a"
+curl -sf -o /dev/null -d by=me "$site/breakers/keyed/tenant/trip" || fail "no such key"
+gets 503 "/both/?tenant=a"
+gets 200 /both/
+calls keyed rejected 0 both
+echo "ok: two breakers"
+
 # ---- What is written wrong ----
 
 gets 500 /misnamed/
@@ -226,6 +254,12 @@ gets 200 "/keyed/?tenant=b"
 gets 200 /keyed/
 state keyed 2 a
 state keyed 0 b
+# A client calls itself what stands in the configuration: it is a tenant as any other.
+gets 500 "/keyed/?tenant=var(txn.tenant)&how=500"
+gets 503 "/keyed/?tenant=var(txn.tenant)"
+at_once "/keyed/?tenant=c" 24
+[ "$(grep -c ^200 "$dir/codes")" = 24 ] || fail "a tenant has made its breaker everybody's: $(cat "$dir/codes")"
+calls keyed failure 1 'var(txn.tenant)'
 calls keyed success 1
 curl -s -o /dev/null "$site/keyed/?tenant=[1-150]"
 count=$(curl -sf "$site/metrics" | grep -c '^neap_breaker_state{policy="keyed"')
