@@ -1,10 +1,11 @@
 #!/bin/sh
 # What neap needs, in one place; and installs what is missing.
 #
-#   scripts/deps.sh run     what it takes to build and run
-#   scripts/deps.sh test    ... and to test
-#   scripts/deps.sh bench   ... and to measure
-#   scripts/deps.sh list    prints the table
+#   scripts/deps.sh run        what it takes to build and run
+#   scripts/deps.sh packages   ... and to make Debian packages
+#   scripts/deps.sh test       ... and to test
+#   scripts/deps.sh bench      ... and to measure
+#   scripts/deps.sh list       prints the table
 #
 # A line is: who needs it, how to see that it is there, its Debian package, what for.
 set -eu
@@ -12,53 +13,53 @@ cd "$(dirname "$0")/.."
 
 table() {
   cat <<'EOF'
-run    command:cc               gcc                   C compiler
-run    command:make             make                  build
-run    command:cmake            cmake                 build
-run    command:pkg-config       pkg-config            build
-run    command:lua5.4           lua5.4                Lua 5.4
-run    module:lua5.4,lua-5.4    liblua5.4-dev         Lua 5.4, headers
-run    module:libuv             libuv1-dev            event loop
-run    module:lua5.4-luv,luv    lua-luv-dev           libuv in Lua, headers
-run    lua:luv                  lua-luv               libuv in Lua
-run    lua:cjson                lua-cjson             JSON
-run    module:libcurl           libcurl4-openssl-dev  HTTP client
-run    header:http_parser.h,llhttp.h  libhttp-parser-dev  HTTP server
-run    command:curl             curl                  to try it
-test   command:clang            clang                 the other compiler
-test   clang:-fsanitize=fuzzer  libclang-rt-dev       fuzzing
-test   command:clang-format     clang-format          format check
-test   command:g++              g++                   the header as C++
-test   cc:-m32                  gcc-multilib          32-bit build
-test   module:cmocka            libcmocka-dev         C tests
-test   lua:busted               lua-busted            Lua tests
-test   command:luacheck         lua-check             Lua lint
-test   command:lua5.3           lua5.3                Lua 5.3
-test   module:lua5.3,lua-5.3    liblua5.3-dev         Lua 5.3, headers
-test   command:lua5.1           lua5.1                Lua 5.1
-test   module:lua5.1,lua-5.1    liblua5.1-0-dev       Lua 5.1, headers
-test   command:luajit           luajit2               LuaJIT
-test   module:luajit            libluajit2-5.1-dev    LuaJIT, headers
-test   lua:cqueues              lua-cqueues           a scheduler
-test   lua5.1:copas             lua-copas             another
-test   lua5.1:http.request      lua-http              HTTP in Lua
-test   command:luarocks         luarocks              the rock
-test   command:mandoc           mandoc                lint of the manual page
-test   command:dpkg-shlibdeps   dpkg-dev              the Debian packages
-test   command:fakeroot         fakeroot              the same, for who is not root
-test   command:promtool         prometheus            metrics format check
-test   command:spin             spin                  model check
-test   command:openssl          openssl               certificates for the TLS tests
-test   command:nginx            nginx-light           an upstream that speaks HTTP/2
-test   command:haproxy          haproxy               neap in HAProxy
-test   nginx:ngx_http_lua_module  libnginx-mod-http-lua  Lua in nginx, with LuaJIT
-test   command:pgrep            procps                processes that tests start
-test   command:git              git                   list of files to check
-test   command:node             nodejs                an OpenFeature client and provider
-test   command:npm              npm                   the same
-test   npm:tests/hosts/ofrep    -                     the same, into build/npm
-bench  command:valgrind         valgrind              instruction counts
-bench  command:wrk              wrk                   load
+run      command:cc               gcc                   C compiler
+run      command:make             make                  build
+run      command:cmake            cmake                 build
+run      command:pkg-config       pkg-config            build
+run      command:lua5.4           lua5.4                Lua 5.4
+run      module:lua5.4,lua-5.4    liblua5.4-dev         Lua 5.4, headers
+run      module:libuv             libuv1-dev            event loop
+run      module:lua5.4-luv,luv    lua-luv-dev           libuv in Lua, headers
+run      lua:luv                  lua-luv               libuv in Lua
+run      lua:cjson                lua-cjson             JSON
+run      module:libcurl           libcurl4-openssl-dev  HTTP client
+run      header:http_parser.h,llhttp.h libhttp-parser-dev    HTTP server
+run      command:curl             curl                  to try it
+packages module:lua5.3,lua-5.3    liblua5.3-dev         Lua 5.3, headers
+packages module:lua5.1,lua-5.1    liblua5.1-0-dev       Lua 5.1, headers
+packages command:dpkg-shlibdeps   dpkg-dev              which packages they need
+packages command:file             file                  which files are libraries
+test     command:clang            clang                 the other compiler
+test     clang:-fsanitize=fuzzer  libclang-rt-dev       fuzzing
+test     command:clang-format     clang-format          format check
+test     command:g++              g++                   the header as C++
+test     cc:-m32                  gcc-multilib          32-bit build
+test     module:cmocka            libcmocka-dev         C tests
+test     lua:busted               lua-busted            Lua tests
+test     command:luacheck         lua-check             Lua lint
+test     command:lua5.3           lua5.3                Lua 5.3
+test     command:lua5.1           lua5.1                Lua 5.1
+test     command:luajit           luajit2               LuaJIT
+test     module:luajit            libluajit2-5.1-dev    LuaJIT, headers
+test     lua:cqueues              lua-cqueues           a scheduler
+test     lua5.1:copas             lua-copas             another
+test     lua5.1:http.request      lua-http              HTTP in Lua
+test     command:luarocks         luarocks              the rock
+test     command:mandoc           mandoc                lint of the manual page
+test     command:fakeroot         fakeroot              the Debian packages, for who is not root
+test     command:promtool         prometheus            metrics format check
+test     command:spin             spin                  model check
+test     command:openssl          openssl               certificates for the TLS tests
+test     command:nginx            nginx-light           an upstream that speaks HTTP/2
+test     command:haproxy          haproxy               neap in HAProxy
+test     nginx:ngx_http_lua_module libnginx-mod-http-lua Lua in nginx, with LuaJIT
+test     command:pgrep            procps                processes that tests start
+test     command:node             nodejs                an OpenFeature client and provider
+test     command:npm              npm                   the same
+test     npm:tests/hosts/ofrep    -                     the same, into build/npm
+bench    command:valgrind         valgrind              instruction counts
+bench    command:wrk              wrk                   load
 EOF
 }
 
@@ -114,10 +115,11 @@ as_root() {
 
 case ${1:-run} in
   run) wanted="run" ;;
-  test) wanted="run test" ;;
-  bench) wanted="run test bench" ;;
+  packages) wanted="run packages" ;;
+  test) wanted="run packages test" ;;
+  bench) wanted="run packages test bench" ;;
   list) table; exit ;;
-  *) echo "deps.sh: $1: must be run, test, bench or list" >&2; exit 2 ;;
+  *) echo "deps.sh: $1: must be run, packages, test, bench or list" >&2; exit 2 ;;
 esac
 
 absent=$(missing)
