@@ -34,8 +34,8 @@ help:
 	@echo "  make uninstall                   what make install has put in place, and no more"
 	@echo "  make packages                    Debian packages, into build/packages"
 	@echo
-	@echo "run, test, bench and gates install missing packages with apt-get where there is one, and"
-	@echo "print a list elsewhere."
+	@echo "run, test, bench, gates and packages install with apt-get what is missing, as root or with"
+	@echo "sudo, and print a list elsewhere.  Before make build: scripts/deps.sh test."
 
 run:
 	@scripts/deps.sh run
@@ -47,8 +47,10 @@ test:
 
 # Says what the compiler says, and no more: make's own lines and Ninja's are left out, but on a
 # terminal how far they are.
+NEEDS = $(or $(filter packages,$(PRESET)),$(if $(filter install,$(PRESET)),run,test))
 build:
-	@cmake --preset $(PRESET) >/dev/null
+	@cmake --preset $(PRESET) >/dev/null || { \
+	echo "make build: if something is missing, scripts/deps.sh $(NEEDS) installs it" >&2; exit 1; }
 	@log=$$(mktemp) && trap 'rm -f "$$log" "$$log.failed"' EXIT && status=0; \
 	{ env -u MAKELEVEL -u MAKEFLAGS cmake --build --preset $(PRESET) --parallel $(JOBS) || : >"$$log.failed"; } | \
 	tee "$$log" | if [ -t 1 ]; then \
@@ -84,7 +86,7 @@ soak:
 	@scripts/soak.sh $(or $(SECONDS),600)
 
 format:
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@find . -path ./build -prune -o -name '*.[ch]' -print | xargs clang-format -i
 
 docs: build
 	@LUA_PATH="lua/?.lua;lua/?/init.lua;;" lua5.4 scripts/reference.lua docs/policies.md
@@ -98,8 +100,9 @@ install: build
 uninstall:
 	@cmake -DBUILD=build/install -P cmake/NeapUninstall.cmake
 
-packages: PRESET = packages
-packages: build
+packages:
+	@scripts/deps.sh packages
+	@$(MAKE) --no-print-directory build PRESET=packages
 	@rm -f build/packages/*.deb
 	@cd build/packages && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
 	@ls build/packages/*.deb

@@ -10,14 +10,14 @@ mkdir "$tmp/bin"
 cat >"$tmp/bin/cmake" <<'END'
 #!/bin/sh
 echo "-- Configuring done"
-[ "$1" = --build ] || exit 0
+[ "$1" = --build ] || exit "$CONFIGURED"
 echo "[ 50%] Building C object x.c.o"
 if [ "$TALKS" = ninja ]; then echo "x.c:1:2: warning: odd"; else echo "x.c:1:2: warning: odd" >&2; fi
 echo "[100%] Built target x"
 exit "$STATUS"
 END
 chmod +x "$tmp/bin/cmake"
-export TALKS STATUS
+export TALKS STATUS CONFIGURED=0
 
 build() { PATH="$tmp/bin:$PATH" make build PRESET=dev >"$tmp/out" 2>&1; }
 die() {
@@ -36,6 +36,15 @@ for TALKS in make ninja; do
   if grep -q '^built\|^\[' "$tmp/out"; then die "$TALKS: says no more"; fi
   echo "ok: $TALKS"
 done
+
+# What configures says why it can't, and make where what is missing comes from.
+CONFIGURED=1
+for preset in dev:test clang:test install:run packages:packages; do
+  if PATH="$tmp/bin:$PATH" make build PRESET="${preset%:*}" >"$tmp/out" 2>&1; then die "$preset: fails"; fi
+  grep -q "scripts/deps.sh ${preset#*:} installs it$" "$tmp/out" || die "$preset: says what installs it"
+done
+CONFIGURED=0
+echo "ok: can't be configured"
 
 # On a terminal it shows how far it is, in one line that is gone in the end.
 TALKS=ninja STATUS=0
