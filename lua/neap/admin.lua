@@ -94,7 +94,7 @@ function Admin:last_transition(guard, key)
     limit = has_limit and moved.limit, calls = has_limit and moved.calls,
     open_ms = moved.open_ms > 0 and moved.open_ms or nil, flapping = moved.flapping or nil,
     level = moved.level, epoch = moved.epoch, by = moved.by, policy_hash = moved.hash,
-    at = self.since and self.since(moved.at_ms), text = moved.text,
+    at = self.since and self.since(moved.at_ms), text = tostring(moved),
   }
 end
 

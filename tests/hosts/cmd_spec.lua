@@ -529,8 +529,8 @@ return { name = "declares", trip = { failures = params.failures } }
     assert.equal(0, status)
     assert.is_truthy(out:find("  params.failures  +8  +a whole number from 1 to 100; default 5; "
       .. "from " .. prod .. ":2  # in a row\n"), out)
-    assert.is_truthy(out:find("  params.pause_ms  +1000 ms %(1 s%)  +a whole number of milliseconds, "
-      .. "0 or more; no default; from " .. base .. ":1\n"), out)
+    assert.is_truthy(out:find("  params.pause_ms  +1000 ms %(1 s%)  +a whole number of "
+      .. "milliseconds, 0 or more; no default; from " .. base .. ":1\n"), out)
     status, out = run { "check", path, "--json", "--params", base }
     assert.equal(0, status)
     assert.same({

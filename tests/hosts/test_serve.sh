@@ -319,11 +319,27 @@ for _, row in ipairs(require("cjson").decode(io.read("a")).params) do
 end
 END
 params=$pages/policies/limits/params
+ask="$neap status --admin 127.0.0.1:$admin"
+$ask >"$dir/status" || fail "neap status: $?: $(cat "$dir/status")"
+grep -q '^limits/default  closed  no calls' "$dir/status" || fail "neap status: $(cat "$dir/status")"
+"$neap" mode limits forced_open --for 1m --by ann --reason drill --admin 127.0.0.1:$admin \
+  >"$dir/status" || fail "neap mode"
+[ "$(status "$sidecar/flags/a")" = 503 ] || fail "the mode is not in force"
+if $ask >"$dir/status"; then fail "a forced-open breaker is well"; else code=$?; fi
+[ $code -eq 1 ] && grep -q 'mode forced_open, by ann at .*: drill; ends in ' "$dir/status" ||
+  fail "neap status: $code: $(cat "$dir/status")"
+"$neap" mode limits policy --by ann --admin 127.0.0.1:$admin >"$dir/status" || fail "neap mode"
+"$neap" params limits failures=6 --by ann --admin "localhost:$admin" >"$dir/status" || fail "params"
+grep -qxF 'failures = 6  (admin, by ann)' "$dir/status" || fail "params: $(cat "$dir/status")"
+"$neap" params limits --unset failures --by ann --admin "localhost:$admin" >"$dir/status" ||
+  fail "params: $?"
+if "$neap" status --admin 127.0.0.1:$nobody 2>"$dir/err"; then fail "nobody is well"; else code=$?; fi
+[ $code -eq 3 ] && [ "$(wc -l <"$dir/err")" -eq 1 ] || fail "status $code: $(cat "$dir/err")"
 in_force() { curl -sf "$params" | "${LUA:-lua5.4}" "$dir/in_force.lua" | grep -qxF "$1"; }
 in_force "cooldown_ms 2000 $dir/over.lua:1" || fail "the later file does not count"
 in_force "failures 3 NEAP_PARAM_LIMITS__FAILURES" || fail "B124: the environment does not count"
 [ "$(status "$params" -d failures=4 -d by=ann -d reason=drill)" = 200 ] || fail "$(cat "$dir/body")"
-logged '"event":"params","message":"limits: params 2: failures 3 -> 4 (admin, by ann: drill)"' ||
+logged '"event":"params","message":"limits: params 4: failures 3 -> 4 (admin, by ann: drill)"' ||
   fail "the log does not say what was changed"
 logged '"event":"operator".*"why":"drill","peer":"127.0.0.1"' || fail "nor who did, from where"
 before=$(hash)

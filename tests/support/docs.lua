@@ -146,6 +146,17 @@ local function put(place, name, text)
   return name
 end
 
+local ASKS = { status = true, mode = true, trip = true, reset = true, params = true }
+
+--- Commands that ask the sidecar are told where it is.
+local function told_where(place, text)
+  local port = place.ports and place.ports["9464"]
+  return (text:gsub("%f[%w]neap (%l+)", function(command)
+    if not port or not ASKS[command] then return nil end
+    return ("neap %s --admin 127.0.0.1:%d"):format(command, port)
+  end))
+end
+
 function run.sh(place, block)
   if block.text:match("^make run ?&?\n$") then return start_demo(place) end
   put(place, file_named(block.text) or ".block.sh", block.text)
@@ -153,7 +164,7 @@ function run.sh(place, block)
   for port, own in pairs(place.ports or {}) do
     block.text = block.text:gsub(":" .. port, ":" .. own)
   end
-  block.text = block.text:gsub("/dev/shm/neap", place.panel or "%0")
+  block.text = told_where(place, block.text:gsub("/dev/shm/neap", place.panel or "%0"))
   write(place.dir .. "/.block.sh", block.text)
   return sh(place.dir, ("PATH=%s/bin:$PATH sh -eu .block.sh"):format(quoted(place.build)))
 end

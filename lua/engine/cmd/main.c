@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "embedded.h"
+#include "fetch.h"
 #include "serve.h"
 
 int luaopen_neap_core(lua_State *L);
@@ -69,6 +70,7 @@ static void push_host(lua_State *L) {
   static const luaL_Reg functions[] = {{"wall_ms", l_wall_ms},
                                        {"uptime_ms", l_uptime_ms},
                                        {"is_terminal", l_is_terminal},
+                                       {"fetch", fetch_l_fetch},
                                        {NULL, NULL}};
   luaL_newlib(L, functions);
   lua_pushliteral(L, NEAP_VERSION);

@@ -9,6 +9,12 @@ neap: a circuit breaker in front of what your program calls
   neap serve CONFIG.lua                      the same, with several routes
   neap check PATH...                         are these policies right, and what do they amount to?
 
+  neap status                                what is open in a neap that runs, since when and why
+  neap mode NAME MODE                        forced_open, forced_closed; policy: as the policy says
+  neap trip NAME                             opens a breaker
+  neap reset NAME                            closes it
+  neap params NAME                           a policy's parameters; NAME=VALUE sets them
+
   neap COMMAND --help     more about one command
   neap --version          which neap this is
 
@@ -84,5 +90,96 @@ Examples:
   neap check policies --params production.lua
   neap check --json policies | jq '.policies[].config.trip'
 ]]
+
+help.status = [=[
+neap status: what the breakers of a neap that runs are doing, and why
+
+  neap status [POLICY[/KEY]] [options]
+
+A line for each breaker: its state, what is in its window, since when and why it is so. Below it, what
+is not as every day: an operator's mode, when it lets a call through again, what a shadow policy would
+have done. A policy whose file has a mistake is told at the end.
+
+%s
+
+Exit status: 0 every breaker is closed and every policy file as it serves, 1 one is not (or there is no
+such breaker), 2 the command line is wrong, 3 nobody could be asked.
+
+Examples:
+
+  neap status
+  neap status flag_provider --json | jq '.breakers[].state'
+  neap status >/dev/null || mail -s "a breaker is open" oncall </dev/null
+]=]
+
+help.mode = [=[
+neap mode: sets the mode of a breaker, before what its policy and its state say
+
+  neap mode POLICY[/KEY] auto|forced_open|forced_closed|shadow|policy [options]
+
+forced_open lets no call through, forced_closed and shadow every one; policy gives it back to the
+policy. Without a KEY it is each breaker that the policy has now. It stays through reloads, but not
+through a restart, and who set it is shown by neap status and in the log.
+
+%s
+
+Exit status: 0 it is set, 1 it was refused, 2 the command line is wrong, 3 nobody could be asked.
+
+Examples:
+
+  neap mode payments forced_open --for 10m --by alice --reason 'provider asked for quiet'
+  neap mode payments policy --by alice
+]=]
+
+help.trip = [=[
+neap trip: opens a breaker, which then goes on as if it had tripped
+
+  neap trip POLICY[/KEY] [options]
+
+Without a KEY it is each breaker that the policy has now.
+
+%s
+
+Exit status: 0 it is open, 1 it was refused, 2 the command line is wrong, 3 nobody could be asked.
+
+Examples:
+
+  neap trip payments --for 30s --by alice --reason drill
+]=]
+
+help.reset = [=[
+neap reset: closes a breaker, with a clean window
+
+  neap reset POLICY[/KEY] [options]
+
+Without a KEY it is each breaker that the policy has now.
+
+%s
+
+Exit status: 0 it is closed, 1 it was refused, 2 the command line is wrong, 3 nobody could be asked.
+
+Examples:
+
+  neap reset payments --by alice --reason repaired
+]=]
+
+help.params = [=[
+neap params: shows a policy's parameters, or sets some of them
+
+  neap params POLICY [NAME=VALUE...] [options]
+
+What is set is in force at once, goes before files and the environment, and is gone when neap ends. It
+is all of the change, or nothing and a line that says what is wrong.
+
+%s
+
+Exit status: 0 done, 1 it was refused, 2 the command line is wrong, 3 nobody could be asked.
+
+Examples:
+
+  neap params search
+  neap params search timeout_ms=500 --by alice --reason 'it is slow today'
+  neap params search --unset timeout_ms --by alice
+]=]
 
 return help

@@ -3,6 +3,7 @@
 
 local help = require "neap.cmd.help"
 local log = require "neap.cmd.log"
+local operate = require "neap.cmd.operate"
 local options = require "neap.cmd.options"
 local plans = require "neap.cmd.plan"
 local suggest = require "neap.suggest"
@@ -20,6 +21,8 @@ local OK, FAILED, USAGE = 0, 1, 2
 ---@field out? fun(text: string)  standard output
 ---@field err? fun(text: string)  standard error
 ---@field env? fun(name: string): string?
+---@field fetch? fun(method: string, url: string, token?: string, body?: string): integer?, string
+---  status and body; or nil and why it could not be asked
 
 local function usage(host, command, message)
   local see = message:find("%?$") and " See" or "; see"
@@ -86,6 +89,25 @@ end
 
 local COMMANDS = { serve = serve, check = check }
 
+--- Those that ask a neap that runs.
+for name, spec in pairs(operate.specs) do
+  COMMANDS[name] = function(argv, host)
+    local given, message = options.parse(spec, argv, 2)
+    if not given then return usage(host, " " .. name, message) end
+    if given.help then
+      host.out(help[name]:format(options.usage(spec)))
+      return OK
+    end
+    return operate.run(name, given, host, has_colours(host, 1))
+  end
+end
+
+local function command_names()
+  local names = { "help", "version" }
+  for name in pairs(COMMANDS) do names[#names + 1] = name end
+  return names
+end
+
 local function help_for(argv, host)
   local command = argv[2]
   if command and COMMANDS[command] then return COMMANDS[command]({ command, "--help" }, host) end
@@ -113,7 +135,7 @@ function cmd.main(argv, host)
   elseif COMMANDS[command] then
     return COMMANDS[command](argv, host)
   end
-  local near = suggest.nearest((command:gsub("^%-+", "")), { "serve", "check", "help", "version" })
+  local near = suggest.nearest((command:gsub("^%-+", "")), command_names())
   if near == "version" then near = "--version" end
   return usage(host, "", ("there is no command %q%s"):format(command, near
     and ("; did you mean neap %s?"):format(near) or ""))

@@ -1,0 +1,196 @@
+--- neap status, mode, trip, reset and params: what asks a neap that runs, and tells it what to do.
+---
+--- Exit status: 0 done, or all is well; 1 it is not, or was refused; 2 the command line is wrong;
+--- 3 nobody could be asked.
+
+local client = require "neap.cmd.client"
+local json = require "neap.cmd.json"
+local parameters = require "neap.parameters"
+local status = require "neap.cmd.status"
+
+local operate = {}
+
+local OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3
+
+--- What a command was given; or an exit status, if that is all.
+---@class neap.cmd.Command
+---@field name string
+---@field spec neap.cmd.option[]
+---@field help string with %s for the options
+
+local function with(...)
+  local spec = { ... }
+  for _, option in ipairs(client.options) do spec[#spec + 1] = option end
+  return spec
+end
+
+local BY = { name = "by", value = "NAME", example = "alice",
+  help = "who does this; $USER if not given" }
+local REASON = { name = "reason", value = "TEXT", example = "drill", help = "why; for the log" }
+local FOR = { name = "for", value = "TIME", example = "10m",
+  help = "when it ends by itself: 90s, 10m, 2h; without, not at all" }
+local OPEN_FOR = { name = "for", value = "TIME", example = "30s",
+  help = "how long; without, the policy's cooldown" }
+local JSON = { name = "json", help = "the same as JSON" }
+local UNSET = { name = "unset", value = "NAME", example = "timeout_ms", many = true,
+  help = "takes back what was set" }
+
+operate.specs = {
+  status = with(JSON), mode = with(FOR, BY, REASON), trip = with(OPEN_FOR, BY, REASON),
+  reset = with(BY, REASON), params = with(UNSET, BY, REASON, JSON),
+}
+
+-- ---- Asking -----------------------------------------------------------------------------------
+
+--- Says why it did not work, and answers with which status the program ends.
+local function say_failure(self, message, was_asked)
+  self.host.err(("neap %s: %s\n"):format(self.name, message))
+  return was_asked and FAILED or UNREACHABLE
+end
+
+local function usage(self, message)
+  self.host.err(("neap %s: %s; see neap %s --help\n"):format(self.name, message, self.name))
+  return USAGE
+end
+
+local function ask(self, method, path, value)
+  return client.ask(self.host, self.given, method, path, value)
+end
+
+--- POLICY or POLICY/KEY; a key may have slashes.
+local function target_of(text)
+  local policy, key = text:match("^([^/]+)/(.+)$")
+  return policy or text, key
+end
+
+local function page_of(policy, key)
+  local page = "/breakers"
+  if policy then page = page .. "/" .. client.encode(policy) end
+  return key and page .. "/" .. client.encode(key) or page
+end
+
+--- The rows of the breakers that are meant: all, one policy's, or one.
+local function rows_of(self, text)
+  local policy, key
+  if text then policy, key = target_of(text) end
+  local said, message, was_asked = ask(self, "GET", page_of(policy, key))
+  if not said then return nil, message, was_asked end
+  return key and { said } or said.breakers
+end
+
+-- ---- Commands ---------------------------------------------------------------------------------
+
+local commands = {}
+
+function commands.status(self)
+  if #self.given > 1 then return usage(self, "one POLICY or POLICY/KEY at most") end
+  local breakers, message, was_asked = rows_of(self, self.given[1])
+  if not breakers then return say_failure(self, message, was_asked) end
+  local policies
+  policies, message, was_asked = ask(self, "GET", "/policies")
+  if not policies then return say_failure(self, message, was_asked) end
+  policies = policies.policies
+  if self.given.json then
+    self.host.out(json.encode { breakers = json.list(breakers), policies = json.list(policies) }
+      .. "\n")
+  else
+    self.host.out(status.text(breakers, policies, { colours = self.colours }))
+  end
+  return status.is_well(breakers, policies) and OK or FAILED
+end
+
+--- Does something to each of the breakers that are meant, and shows them.
+local function act(self, verb, more)
+  local by = self.given.by or self.host.env("USER")
+  if not by or by == "" then return usage(self, "--by NAME: say who does this") end
+  local rows, message, was_asked = rows_of(self, self.given[1])
+  if not rows then return say_failure(self, message, was_asked) end
+  local done = {}
+  for _, row in ipairs(rows) do
+    local sent = { by = by, reason = self.given.reason, ["for"] = self.given["for"] }
+    for name, value in pairs(more or {}) do sent[name] = value end
+    done[#done + 1], message, was_asked =
+      ask(self, "POST", page_of(row.policy, row.key) .. "/" .. verb, sent)
+    if message then return say_failure(self, message, was_asked) end
+  end
+  self.host.out(status.text(done, {}, { colours = self.colours }))
+  return OK
+end
+
+function commands.mode(self)
+  if #self.given ~= 2 then
+    return usage(self, "which breaker, and which mode? E.g. neap mode flags forced_open --for 10m")
+  end
+  return act(self, "mode", { mode = self.given[2] })
+end
+
+function commands.trip(self)
+  if #self.given ~= 1 then return usage(self, "which breaker? E.g. neap trip flags --for 30s") end
+  return act(self, "trip")
+end
+
+function commands.reset(self)
+  if #self.given ~= 1 then return usage(self, "which breaker? E.g. neap reset flags") end
+  return act(self, "reset")
+end
+
+local function param_line(row)
+  local value = row.value
+  if value == json.null then value = nil end
+  return ("%s = %s  (%s)\n"):format(row.name, parameters.inline(value), row.from)
+end
+
+local function show_params(self, said)
+  if self.given.json then
+    self.host.out(json.encode(said) .. "\n")
+    return OK
+  end
+  for _, row in ipairs(said.params) do
+    self.host.out(said.declared and param_line(row)
+      or ("%s  (%s; not declared, so its value is not shown)\n"):format(row.name, row.from))
+  end
+  return OK
+end
+
+--- NAME=VALUE …: what is to be set; nil and what is wrong.
+local function pairs_of(given)
+  local parts = {}
+  for i = 2, #given do
+    local name, value = given[i]:match("^([%a_][%w_]*)=(.*)$")
+    if not name then return nil, given[i] .. ": must be NAME=VALUE" end
+    parts[#parts + 1] = client.encode(name) .. "=" .. client.encode(value)
+  end
+  return parts
+end
+
+function commands.params(self)
+  local policy = self.given[1]
+  if not policy then return usage(self, "which policy? E.g. neap params flags") end
+  local page = "/policies/" .. client.encode(policy) .. "/params"
+  local texts, message = pairs_of(self.given)
+  if not texts then return usage(self, message) end
+  local said, was_asked
+  if texts[1] or self.given.unset then
+    local by = self.given.by or self.host.env("USER")
+    if not by or by == "" then return usage(self, "--by NAME: say who does this") end
+    -- In the query they are texts, which stand for what the params' types say.
+    said, message, was_asked = ask(self, "POST", page .. "?" .. table.concat(texts, "&"),
+      { by = by, reason = self.given.reason, unset = self.given.unset })
+  else
+    said, message, was_asked = ask(self, "GET", page)
+  end
+  if not said then return say_failure(self, message, was_asked) end
+  return show_params(self, said)
+end
+
+--- Runs one of them.
+---@param name string
+---@param given table as neap.cmd.options read it
+---@param host neap.cmd.host
+---@param colours boolean
+---@return integer exit_status
+function operate.run(name, given, host, colours)
+  return commands[name] { name = name, given = given, host = host, colours = colours }
+end
+
+return operate

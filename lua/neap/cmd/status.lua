@@ -1,0 +1,165 @@
+--- What a neap that runs is doing, for people: a line for each breaker, and below it what is not as
+--- every day.
+---
+---   flags/default  open  5 calls, 50 % failed  2026-11-30T12:00:04Z closed -> open: 5 failures …
+---     lets a call through in 4.2 s
+
+local json = require "neap.cmd.json"
+
+local status = {}
+
+local RED, YELLOW, GREEN, DIM, PLAIN = "\27[31m", "\27[33m", "\27[32m", "\27[2m", "\27[0m"
+local COLOURS = { closed = GREEN, half_open = YELLOW, open = RED }
+
+local UNITS = { { 86400000, "d" }, { 3600000, "h" }, { 60000, "min" }, { 1000, "s" } }
+
+--- 4200 -> "4.2 s"
+local function lasting(ms)
+  for _, unit in ipairs(UNITS) do
+    if ms >= unit[1] then return ("%.3g %s"):format(ms / unit[1], unit[2]) end
+  end
+  return ("%.0f ms"):format(ms)
+end
+
+--- A terminal is safe from what clients put into keys.
+local function printable(text)
+  return (tostring(text):gsub("[%c\127]", function(c) return ("\\x%02x"):format(c:byte()) end))
+end
+
+local function is_there(value) return value ~= nil and value ~= json.null end
+
+-- ---- A breaker --------------------------------------------------------------------------------
+
+local function window_text(row)
+  if row.calls == 0 then return "no calls" end
+  local text = ("%.0f call%s, %.3g %% failed"):format(row.calls, row.calls == 1 and "" or "s",
+    row.failure_rate * 100)
+  if row.slow_rate > 0 then text = ("%s, %.3g %% slow"):format(text, row.slow_rate * 100) end
+  return text
+end
+
+--- How it came to be so, without its name, which stands at the beginning of the line.
+local function why_text(row)
+  local moved = row.last_transition
+  if not is_there(moved) then return "has not moved since the start" end
+  local name = row.policy .. "/" .. row.key .. ": "
+  local text = moved.text or ("%s -> %s: %s"):format(moved.from, moved.to, moved.reason)
+  if text:sub(1, #name) == name then text = text:sub(#name + 1) end
+  return (moved.at and moved.at .. " " or "") .. text
+end
+
+local function operator_text(row)
+  local set = row.operator
+  local text = "mode " .. row.mode
+  if is_there(set) then
+    text = ("%s, by %s%s%s"):format(text, set.by or "somebody",
+      set.at and " at " .. set.at or "", is_there(set.reason) and ": " .. set.reason or "")
+  elseif not row.mode_is_operators then
+    text = text .. ", as the policy says"
+  end
+  if row.mode_left_ms > 0 then text = text .. "; ends in " .. lasting(row.mode_left_ms) end
+  return text
+end
+
+--- What is to be said of it besides, a line each.
+local function notes_of(row)
+  local notes = {}
+  if row.mode ~= "auto" then notes[#notes + 1] = operator_text(row) end
+  if row.state == "open" and row.retry_after_ms > 0 then
+    notes[#notes + 1] = "lets a call through in " .. lasting(row.retry_after_ms)
+  elseif row.state == "half_open" then
+    notes[#notes + 1] = ("probes: %.0f under way, %.0f succeeded, %.0f failed"):format(
+      row.probes_in_flight, row.probes_succeeded, row.probes_failed)
+  end
+  if row.neutral_share > 0.5 then
+    notes[#notes + 1] = ("%.0f %% of its calls are neutral: it sees little"):format(
+      row.neutral_share * 100)
+  end
+  if is_there(row.shadow) then notes[#notes + 1] = row.shadow.text end
+  return notes
+end
+
+--- One that nobody has ever used: the one for keys without room, mostly.
+local function is_unused(row)
+  if row.state ~= "closed" or row.mode ~= "auto" or is_there(row.last_transition) then
+    return false
+  end
+  for _, count in pairs(row.totals) do
+    if count ~= 0 then return false end
+  end
+  return row.key == "*"
+end
+
+-- ---- The page ---------------------------------------------------------------------------------
+
+local function painter(colours)
+  return function(colour, text) return colours and colour and colour .. text .. PLAIN or text end
+end
+
+local function widths_of(lines)
+  local widths = {}
+  for _, line in ipairs(lines) do
+    for i, cell in ipairs(line) do widths[i] = math.max(widths[i] or 0, #cell) end
+  end
+  return widths
+end
+
+local function breakers_text(rows, paint, out)
+  local lines, shown = {}, {}
+  for _, row in ipairs(rows) do
+    if not is_unused(row) then
+      shown[#shown + 1] = row
+      lines[#lines + 1] = {
+        printable(row.policy .. "/" .. row.key), row.state, window_text(row), why_text(row),
+      }
+    end
+  end
+  local widths = widths_of(lines)
+  for i, line in ipairs(lines) do
+    local state = paint(COLOURS[line[2]], line[2]) .. (" "):rep(widths[2] - #line[2])
+    out[#out + 1] = ("%-" .. widths[1] .. "s  %s  %-" .. widths[3] .. "s  %s"):format(
+      line[1], state, line[3], paint(DIM, printable(line[4])))
+    for _, note in ipairs(notes_of(shown[i])) do out[#out + 1] = "  " .. printable(note) end
+  end
+end
+
+local function policies_text(policies, paint, out)
+  for _, row in ipairs(policies) do
+    local what
+    if is_there(row.last_error) then
+      what = "the last good version serves: " .. row.last_error
+    elseif row.orphaned or row.gone then
+      what = row.path .. " is gone, its policy serves"
+    end
+    if what then
+      out[#out + 1] = ("%s %s: %s"):format(paint(YELLOW, "policy"), row.name, printable(what))
+    end
+  end
+end
+
+--- The lines; empty lists and null are JSON's.
+---@param breakers table[] as of the page /breakers
+---@param policies table[] as of /policies
+---@param options? { colours?: boolean }
+---@return string
+function status.text(breakers, policies, options)
+  local out, paint = {}, painter(options and options.colours)
+  breakers_text(breakers, paint, out)
+  policies_text(policies, paint, out)
+  return table.concat(out, "\n") .. (out[1] and "\n" or "")
+end
+
+--- Whether everything is as every day: every breaker closed and letting calls through, every policy
+--- file as it serves.
+---@return boolean
+function status.is_well(breakers, policies)
+  for _, row in ipairs(breakers) do
+    if row.state ~= "closed" or row.mode == "forced_open" then return false end
+  end
+  for _, row in ipairs(policies) do
+    if is_there(row.last_error) or row.orphaned then return false end
+  end
+  return true
+end
+
+return status

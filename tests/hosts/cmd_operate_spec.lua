@@ -1,0 +1,245 @@
+--- neap status, mode, trip, reset and params, against the admin pages of guards that are here.
+
+local admin = require "neap.admin"
+local cmd = require "neap.cmd"
+local guards = require "tests.support.guards"
+local json = require "neap.cmd.json"
+
+local flags, pay, clock, pages, asked, policies, out, err, files
+
+local function fetch(method, url, token, body)
+  local target = url:match "^http://127%.0%.0%.1:9464(/.*)$"
+  if not target then return nil, "Failed to connect" end
+  asked[#asked + 1] = method .. " " .. target
+  local answer = pages:handle {
+    method = method, target = target, body = body, peer = "127.0.0.1",
+    headers = { host = "127.0.0.1:9464", authorization = token and "Bearer " .. token },
+  }
+  if type(answer.body) == "function" then
+    local parts = {}
+    for part in answer.body do parts[#parts + 1] = part end
+    answer.body = table.concat(parts)
+  end
+  return answer.status, answer.body
+end
+
+--- Runs the command, where "~" is a blank within a word: its exit status.
+local function neap(line, host)
+  local argv = {}
+  for word in line:gmatch "%S+" do argv[#argv + 1] = (word:gsub("~", " ")) end
+  host = host or {}
+  out, err = "", ""
+  return cmd.main(argv, {
+    version = "1.2.3", is_terminal = function() return host.is_terminal or false end,
+    env = function(name) return (host.env or { USER = "ann" })[name] end,
+    out = function(text) out = out .. text end, err = function(text) err = err .. text end,
+    fetch = fetch,
+  })
+end
+
+local function says(text) assert.is_truthy(out:find(text, 1, true), out) end
+local function complains(text) assert.is_truthy(err:find(text, 1, true), err) end
+
+before_each(function()
+  flags, clock = guards.new("flags")
+  pay = guards.new("pay", { clock = clock })
+  asked = {}
+  policies = {
+    { name = "flags", path = "p/flags.lua", hash = "0123", is_gone = false, is_orphaned = false,
+      reloads = 0, failures = 0 },
+  }
+  pages = admin.open {
+    guards = function() return { flags = flags, pay = pay } end,
+    policies = function() return policies end,
+    since = function(ms) return ("12:%02.0f"):format(ms / 1000 % 60) end,
+  }
+end)
+
+local function fail(guard, key)
+  for _ = 1, 5 do guards.call(guard, 500, 1, key) end
+end
+
+describe("neap status", function()
+  it("has a line for each breaker, and 0 to say that all are closed", function()
+    guards.call(flags, 200)
+    guards.call(flags, 200, 1, "eu")
+    guards.call(flags, 200, 1, "eu")
+    assert.equal(0, neap "status")
+    assert.equal(table.concat({
+      "flags/default  closed  1 call, 0 % failed   has not moved since the start",
+      "flags/eu       closed  2 calls, 0 % failed  has not moved since the start",
+      "pay/default    closed  no calls             has not moved since the start", "",
+    }, "\n"), out)
+  end)
+
+  it("says what is open, since when, why and until when, and is 1 then", function()
+    fail(flags)
+    assert.equal(1, neap "status")
+    says "flags/default  open "
+    says "12:40 closed -> open"
+    says "\n  lets a call through in "
+    assert.equal(0, neap "status pay")
+    assert.equal("pay/default  closed  no calls  has not moved since the start\n", out)
+    assert.equal(1, neap "status flags/default")
+    clock:advance(100000)
+    assert.is_truthy(flags:acquire())
+    assert.equal(1, neap "status flags")
+    says "flags/default  half_open"
+    says "\n  probes: 1 under way, 0 succeeded, 0 failed\n"
+  end)
+
+  it("says whose mode is in force, why and until when", function()
+    flags:mode(nil, "forced_closed", { by = "bob", reason = "load test", for_ms = 600000 })
+    assert.equal(0, neap "status flags")
+    says "\n  mode forced_closed, by bob at 12:40: load test; ends in 10 min\n"
+    flags:mode(nil, "forced_open", { by = "bob" })
+    assert.equal(1, neap "status flags")
+    says "\n  mode forced_open, by bob at 12:40\n"
+  end)
+
+  it("says which policy's file is wrong, and is 1 then", function()
+    policies[1].error = "p/flags.lua:3: trip.failures: 0 is out of range"
+    assert.equal(1, neap "status")
+    says("\npolicy flags: the last good version serves: p/flags.lua:3: trip.failures: 0 is out of "
+      .. "range\n")
+    policies[1].error, policies[1].is_gone, policies[1].is_orphaned = nil, true, true
+    assert.equal(1, neap "status")
+    says "\npolicy flags: p/flags.lua is gone, its policy serves\n"
+  end)
+
+  it("is the same as JSON for programs", function()
+    fail(flags)
+    assert.equal(1, neap "status --json")
+    local value = json.decode(out)
+    assert.same({ 3, "open", "flags" },
+      { #value.breakers + #value.policies, value.breakers[1].state, value.policies[1].name })
+  end)
+
+  it("has colours on a terminal only, and lets no key's bytes at it", function()
+    guards.call(flags, 200, 1, "a\27[31mb\n")
+    neap "status"
+    says "flags/a\\x1b[31mb\\x0a  "
+    assert.is_nil(out:find "\27")
+    neap("status", { is_terminal = true })
+    says "\27[32mclosed\27[0m"
+    neap("status", { is_terminal = true, env = { NO_COLOR = "1" } })
+    assert.is_nil(out:find "\27")
+  end)
+
+  it("is 1 with what is meant if there is no such breaker, 3 if nobody can be asked", function()
+    assert.equal(1, neap "status flagz")
+    complains "neap status: did you mean flags?\n"
+    assert.equal(1, neap "status flags/defualt")
+    assert.equal(3, neap "status --admin 127.0.0.1:1")
+    complains("neap status: 127.0.0.1:1: Failed to connect; is neap serve running, with its admin "
+      .. "pages there? --admin ADDRESS says where\n")
+    assert.equal(2, neap "status a b")
+    assert.equal(2, neap "status --jsno")
+    complains "did you mean --json?"
+  end)
+
+  it("has the token with it", function()
+    files = os.tmpname()
+    local file = assert(io.open(files, "w"))
+    file:write("0123456789abcdef\n")
+    file:close()
+    finally(function() os.remove(files) end)
+    pages.token = function() return "0123456789abcdef" end
+    assert.equal(3, neap "status")
+    complains "127.0.0.1:9464: needs its token: --admin-token-file FILE"
+    assert.equal(0, neap("status --admin-token-file " .. files))
+    assert.equal(3, neap "status --admin-token-file /nonexistent/token")
+    complains "/nonexistent/token: No such file or directory"
+  end)
+end)
+
+describe("neap mode", function()
+  it("sets the mode of one breaker, for so long, by whom and why", function()
+    guards.call(flags, 200, 1, "eu/a")
+    assert.equal(0, neap "mode flags/eu/a forced_open --for 10m --reason a~drill")
+    assert.equal(2, neap "mode flags/eu/a")
+    assert.is_nil(flags:operator())
+    local set = flags:operator "eu/a"
+    assert.same({ "forced_open", "ann", "a drill", 600000 },
+      { set.mode, set.by, set.reason, set.until_ms - set.at_ms })
+  end)
+
+  it("without a key sets that of every breaker that the policy has", function()
+    guards.call(flags, 200, 1, "eu")
+    assert.equal(0, neap "mode flags forced_closed --by bob")
+    assert.same({ "bob", "bob" }, { flags:operator().by, flags:operator("eu").by })
+    says "flags/default"
+    says "flags/eu"
+    assert.is_nil(pay:operator())
+    assert.equal(0, neap "mode flags policy")
+    assert.is_nil(flags:operator "eu")
+  end)
+
+  it("says what is wrong, and who has to be said", function()
+    assert.equal(1, neap "mode flags forced_opne")
+    complains "did you mean forced_open?"
+    assert.equal(1, neap "mode flags forced_open --for 10")
+    complains "for: 10 has no unit; e.g. 90s, 10m, 2h"
+    assert.equal(2, neap("mode flags forced_open", { env = {} }))
+    complains "--by NAME: say who does this"
+    assert.equal(1, neap "mode flagz forced_open")
+    assert.equal(2, neap "mode flags")
+  end)
+end)
+
+describe("neap trip and reset", function()
+  it("open and close a breaker", function()
+    assert.equal(0, neap "trip flags --for 3s")
+    assert.equal("open", flags:snapshot().state)
+    says "tripped by hand, by ann"
+    assert.equal(1, neap "trip flags --for 10h")
+    complains "is more than the policy's open.max_cooldown_ms"
+    assert.equal(0, neap "reset flags/default --by bob")
+    assert.same({ "closed", "bob" }, { flags:snapshot().state, flags:last_transition().by })
+    assert.equal(2, neap "reset")
+    assert.equal(2, neap "trip")
+  end)
+end)
+
+describe("neap params", function()
+  local change
+
+  before_each(function()
+    change = nil
+    local policy = {
+      name = "flags", declares = true, params_hash = "0123", params = {},
+      parameters = {
+        { name = "pause_ms", type = "ms", default = 300, value = 300, from = "default" },
+        { name = "t", type = "table", value = { a = { 1, 2 } }, from = "params.lua:1" },
+        { name = "share", type = "share", from = "default" },
+      },
+    }
+    pages.params = function() return policy end
+    pages.set_params = function(_, given)
+      change = given
+      if given.set.nope then return nil, "the policy declares no such parameter" end
+      return {}
+    end
+  end)
+
+  it("shows them, and where each is from", function()
+    assert.equal(0, neap "params flags")
+    assert.equal("pause_ms = 300  (default)\nt = { a = { 1, 2 } }  (params.lua:1)\n"
+      .. "share = not set  (default)\n", out)
+    assert.equal(0, neap "params flags --json")
+    assert.equal(300, json.decode(out).params[1].value)
+  end)
+
+  it("sets them, as texts that stand for what their types say", function()
+    assert.equal(0, neap "params flags a=500 b=x+y%~z --reason slow --unset c --unset d")
+    assert.same({
+      set = { a = { text = "500" }, b = { text = "x+y% z" } }, unset = { "c", "d" }, by = "ann",
+      reason = "slow",
+    }, change)
+    assert.equal(1, neap "params flags nope=1")
+    complains "neap params: the policy declares no such parameter\n"
+    assert.equal(2, neap "params flags nope")
+    complains "nope: must be NAME=VALUE"
+    assert.equal(2, neap "params")
+  end)
+end)
