@@ -3,7 +3,7 @@ max_line_length = 100
 exclude_files = { "build", "tmp" }
 
 -- What the sandbox gives a policy file.
-local policy = { read_globals = { "classify", "fallback", "params" } }
+local policy = { read_globals = { "classify", "digest", "fallback", "params", "warn" } }
 files["policies"] = policy
 files["examples/**/policies"] = policy
 files["lua/**/nginx*.lua"] = { std = "ngx_lua" }

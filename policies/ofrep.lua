@@ -6,8 +6,8 @@
 ---      +--> the flag's last value for the same context -----------+   |
 ---      +--> never asked, or must not be stale: its reviewed default --+
 ---
---- Applications get an answer within 50 ms, so an outage of the flags is none of theirs: this policy
---- fails open.
+--- Applications have an answer within 50 ms, and an outage of the flags is none of theirs: this
+--- policy fails open.
 local defaults = params.defaults or {}       -- what each flag is when nobody knows: reviewed
 local never_stale = params.never_stale or {} -- kill switches: rather the default than an old value
 
@@ -32,7 +32,8 @@ return {
 
   classify = function(call)
     if call.status == 401 or call.status == 403 then
-      return "neutral", "the provider refuses our credentials: its token is wrong or has expired"
+      warn "the provider refuses our credentials: is the token wrong, or has it expired?"
+      return "neutral", "credentials"
     end
     return classify.ofrep(call)
   end,

@@ -9,6 +9,7 @@ local classify = require "neap.classify"
 local core = require "neap.core"
 local library = require "neap.library"
 local problem = require "neap.problem"
+local sandbox = require "neap.sandbox"
 local schema = require "neap.schema"
 local together = require "neap.together"
 local trials = require "neap.trials"
@@ -237,7 +238,8 @@ end
 --- A generation, of its checked parts.
 ---@return neap.Policy
 function generation.new(parts)
-  local values, box = parts.values, parts.sandbox.box
+  local values, box, warned = parts.values, parts.sandbox.box, parts.sandbox.warned
+  sandbox.unwarn(warned) -- what it said of the calls it was tried with
   local retry = section_of(values, "retry")
   if retry then retry.on = retry.on and new_retry_on(box, retry.on) end
   return {
@@ -251,6 +253,7 @@ function generation.new(parts)
     classify = parts.classify, has_classify = parts.has_classify,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
+    warned = warned,
     retry = retry, bulkhead = section_of(values, "bulkhead"), deadline_ms = values.deadline_ms,
   }
 end

@@ -116,6 +116,22 @@ function Guard:warn(sort, text)
   log_seldom(self, sort, "warning", self.name .. ": " .. text)
 end
 
+--- The policy's functions have called warn(): their texts go to the log, now that none of them
+--- runs, each once a minute.
+---@param policy neap.Policy the generation
+function Guard:warned(policy)
+  local warned, now_ms = policy.warned, self.line.native:now()
+  for i = #warned, 1, -1 do
+    local text = warned[i]
+    warned[i] = nil
+    local last_ms = warned.at_ms[text]
+    if not last_ms or now_ms < last_ms or now_ms - last_ms >= LOG_EVERY_MS then
+      warned.at_ms[text] = now_ms
+      core.protect(self.log, "warning", self.name .. ": " .. text)
+    end
+  end
+end
+
 --- A function raised that, and the caller got a fallback's answer in its place.
 ---@param err any
 function Guard:hid(err)
@@ -372,6 +388,7 @@ end
 --- their stats since.
 ---@return neap.Stats
 function Guard:stats()
+  if self.policy.warned[1] then self:warned(self.policy) end
   local breakers = 0
   for _ in pairs(self.lines) do breakers = breakers + 1 end
   local stats = {

@@ -65,6 +65,7 @@ local function classify(guard, generation, call)
   local ok, outcome, reason, retry_after_ms, fault = core.protect(generation.classify, call)
   if ok and OUTCOMES[outcome] then
     if fault then guard:fault("classify", fault) end
+    if generation.warned[1] then guard:warned(generation) end
     return outcome, reason, retry_after_ms
   end
   guard:fault("classify", ok and "answered no outcome" or outcome)
@@ -300,8 +301,9 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
     call, fields = describe(self, ended, a, b, duration_ms, ...)
     if frame.is_callers and frame.is_cut and LATE[ended] then fields.ended_by = "caller" end
     outcome, reason, retry_after_ms = classify(guard, generation, call)
-  elseif fault then
-    guard:fault("classify", fault)
+  else
+    if fault then guard:fault("classify", fault) end
+    if generation.warned[1] then guard:warned(generation) end
   end
   record(self, permit, kind, outcome, duration_ms, retry_after_ms)
   local last = frame.is_attempt and frame or {}

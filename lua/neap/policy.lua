@@ -42,6 +42,7 @@ local unpack = table.unpack or _G.unpack
 ---@field parameters neap.declared.row[] each of them, and where its value is from
 ---@field settings neap.Setting[] what was given
 ---@field warnings string[] what is allowed but hardly was meant
+---@field warned neap.Warned what its functions have said by warn()
 ---@field stages neap.Stage[] the fallback chain, in order
 ---@field fallback_on table<string, boolean> the causes that make it answer
 ---@field has_classify boolean whether the policy has one of its own

@@ -6,6 +6,7 @@
 --             rawset                      (not into what the host gave a metatable)
 --             math string table           (copies: nobody else's, and they charge for long work)
 --             digest                      (of a text: its SHA-256)
+--             warn                        (of a text: it goes to the host's log)
 --             classify fallback params require
 --   does not  io os debug package coroutine load dofile collectgarbage print, or anything else
 --
@@ -27,6 +28,7 @@ sandbox.LOADING = { steps = 2000000, bytes = 16 * 1024 * 1024, ms = 1000 }
 
 local MOST_SOURCE_BYTES = 256 * 1024
 local MOST_MODULES = 100
+local MOST_WARNINGS, LONGEST_WARNING = 16, 400
 
 local BASE = {
   "assert", "error", "ipairs", "next", "pairs", "rawequal", "rawget", "rawlen", "select",
@@ -43,7 +45,7 @@ local ABSENT = {}
 for _, name in ipairs {
   "io", "os", "debug", "package", "ffi", "jit", "bit", "coroutine", "load", "loadstring",
   "loadfile", "dofile", "collectgarbage", "print", "setfenv", "getfenv", "module", "utf8",
-  "unpack", "warn",
+  "unpack",
 } do
   ABSENT[name] = true
 end
@@ -141,6 +143,39 @@ local function new_require(self)
   end
 end
 
+-- ---- Warnings ---------------------------------------------------------------------------------
+
+---@class (exact) neap.Warned what a policy's functions have said, for its guard to log: texts
+---@field [integer] string
+---@field at_ms table<string, number> when each was logged last
+---@field private count integer of different ones, ever
+---@field private is_known table<string, true> those
+
+--- As if nothing had been said yet.
+---@param warned neap.Warned
+function sandbox.unwarn(warned)
+  for i = #warned, 1, -1 do warned[i] = nil end
+  warned.is_known, warned.count = {}, 0
+end
+
+--- warn(text): notes it.  The log is the host's own code, which has no place within a decision.
+local function new_warn(warned)
+  return function(text)
+    if type(text) ~= "string" then
+      error(("warn: a text is needed, got %s"):format(type(text)), 2)
+    end
+    text = text:sub(1, LONGEST_WARNING)
+    if not warned.is_known[text] then
+      if warned.count >= MOST_WARNINGS then return end -- made of what is asked for, no doubt
+      warned.is_known[text], warned.count = true, warned.count + 1
+    end
+    for i = 1, #warned do
+      if warned[i] == text then return end
+    end
+    warned[#warned + 1] = text
+  end
+end
+
 -- ---- Environments -----------------------------------------------------------------------------
 
 local function known_names(env)
@@ -170,6 +205,7 @@ end
 ---@field box userdata
 ---@field sources { path: string, text: string }[] of modules, in the order they were read
 ---@field is_loading boolean
+---@field warned neap.Warned
 ---@field is_own_metatable fun(value: any): boolean
 
 ---@class (exact) neap.sandbox.Options
@@ -186,6 +222,7 @@ function sandbox.new(options)
   local library = core.library()
   local self = {
     root = options.root, read = options.read, sources = {}, is_loading = true,
+    warned = { at_ms = {}, is_known = {}, count = 0 },
     box = core.box(sandbox.LOADING.steps, sandbox.LOADING.bytes, sandbox.LOADING.ms),
     decision = {
       steps = budget.steps or sandbox.DECISION.steps,
@@ -199,7 +236,8 @@ function sandbox.new(options)
   env.setmetatable, env.getmetatable = library.setmetatable, library.getmetatable
   env.rawset, env.pcall, env.xpcall = library.rawset, library.pcall, new_xpcall(library.pcall)
   env.math, env.string, env.table = copied(math, MATH), library.string, library.table
-  env.digest, env.require, env._G = library.digest, new_require(self), env
+  env.digest, env.warn = library.digest, new_warn(self.warned)
+  env.require, env._G = new_require(self), env
   for name, value in pairs(options.globals) do env[name] = value end
   self.env = strict(env)
   return self

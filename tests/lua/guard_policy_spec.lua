@@ -77,6 +77,52 @@ describe("a policy's classify", function()
     end)
   end
 
+  it("may warn: once a minute for each text, and when the call has been judged", function()
+    local g, now, lines = guard_of(RULES .. [[classify = function(call)
+      if call.args and call.args[1] then warn(call.args[1]) end
+      return "neutral" end]])
+    for _ = 1, 3 do g:call(fixture.ok, "the token has expired") end
+    g:call(fixture.ok, "and something else")
+    assert.same({ "warning p: the token has expired", "warning p: and something else" },
+      lines)
+    now:advance(60000)
+    g:call(fixture.ok, "the token has expired")
+    assert.equal(3, #lines)
+    assert.equal(0, g:stats().policy_errors)
+  end)
+
+  it("can't fill the log or the memory with warnings", function()
+    local g, _, lines = guard_of(RULES .. [[classify = function(call)
+      for i = 1, 2 do warn(("x"):rep(500) .. i) end
+      for i = 1, 20 do warn("number " .. call.duration_ms .. "." .. i) end
+      return "neutral" end]])
+    for i = 1, 10 do g:call(fixture.ok, i) end
+    assert.equal(16, #lines)
+    for _, text in ipairs(lines) do assert.is_true(#text <= 400 + #"warning p: ") end
+    g = guard_of(RULES .. [[classify = function(call)
+      if call.args and call.args[1] then warn {} end
+      return "neutral" end]])
+    g:call(fixture.ok, 1)
+    assert.equal(1, g:stats().policy_errors)
+  end)
+
+  it("has said nothing when it was only tried at load", function()
+    local g, _, lines = guard_of(RULES .. [[classify = function(call)
+      if call.status == 500 then warn "tried" end
+      return "neutral" end]])
+    g:call(fixture.ok)
+    assert.same({}, lines)
+  end)
+
+  it("is heard after plain successes, too, when the metrics are read", function()
+    local g, _, lines = guard_of(RULES .. [[classify = function()
+      warn "all is well"
+      return "success" end]])
+    g:call(fixture.ok)
+    g:stats()
+    assert.same({ "warning p: all is well" }, lines)
+  end)
+
   it("sees the result of each call, whatever it tried to keep in an earlier one", function()
     local g = guard_of(RULES .. [[classify = function(call)
       if call.result == "ok" then pcall(rawset, call, "result", "kept") end

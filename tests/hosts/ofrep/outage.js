@@ -178,6 +178,7 @@ async function story() {
       for (let i = 0; i < 10; i++) assert.ok((await evaluate(client, "new-checkout", USERS[0])).errorCode);
       assert.equal(await sidecar.state(), 0, `${mode} opened the breaker`);
     }
+    await until("the log tells of the credentials", () => /refuses our credentials/.test(sidecar.log));
     provider.mode = "ok";
 
     // Outages of every sort.
