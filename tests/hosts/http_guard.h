@@ -13,10 +13,18 @@ struct neap_guard {
   bool refuses, probes;
   uint32_t lease_ms;
   const char *source; /* of the chain's answer; NULL: it declines */
+  uint32_t attempts;  /* at most; 0: no retry */
+  uint64_t retry_ms;  /* the wait before another */
+  uint32_t slots;     /* of a bulkhead; 0: none */
+  uint32_t wait_ms;   /* for one */
+  uint32_t deadline_ms;
   neap_answer answer;
 
   /* written down */
   int reported_when_asked;
+  int retries;      /* asked for */
+  int full;         /* refused for want of a slot */
+  uint64_t left_ms; /* until the deadline, as it was told last */
   int acquired, reported, asked, answered, remembered, outstanding, freed;
   int outcomes[5]; /* by neap_outcome */
   char key[64];
@@ -44,6 +52,11 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t n, neap_t
   if (g->refuses) {
     *refusal = (neap_refusal){.reason = "open", .state = "open", .retry_after_ms = 1500};
     return NEAP_REFUSE_OPEN;
+  }
+  if (g->slots && (uint32_t)g->outstanding >= g->slots) {
+    g->full++;
+    *refusal = (neap_refusal){.reason = "bulkhead", .state = "closed"};
+    return NEAP_REFUSE_BULKHEAD;
   }
   g->acquired++;
   g->outstanding++;
@@ -79,8 +92,8 @@ neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_re
 bool neap_guard_fallback(neap_guard *g, const char *key, size_t n, neap_fallback_cause cause,
                          const neap_request *request, const neap_result *result,
                          neap_answer *answer) {
-  (void)key, (void)n, (void)result;
-  if (cause != NEAP_CAUSE_REFUSED && g->reported == g->reported_when_asked) {
+  (void)key, (void)n;
+  if (cause != NEAP_CAUSE_REFUSED && result && g->reported == g->reported_when_asked) {
     fail_msg("the chain was asked before the call was reported");
   }
   g->reported_when_asked = g->reported;
@@ -105,6 +118,24 @@ void neap_guard_remember(neap_guard *g, const char *key, size_t n, const neap_re
   g->remembered++;
   guard_copy(g->kept_body, &g->kept_length, answer->body, answer->body_length);
 }
+
+bool neap_guard_retry(neap_guard *g, const char *key, size_t n, uint32_t made, uint64_t left_ms,
+                      const neap_result *result, uint64_t *wait_ms) {
+  (void)key, (void)n;
+  if (!result->request) fail_msg("nobody knows what may be tried again");
+  g->retries++;
+  g->left_ms = left_ms;
+  *wait_ms = g->retry_ms;
+  return made < g->attempts && (!left_ms || *wait_ms < left_ms);
+}
+
+bool neap_guard_has_slot(neap_guard *g, const char *key, size_t n) {
+  (void)key, (void)n;
+  return !g->slots || (uint32_t)g->outstanding < g->slots;
+}
+
+uint32_t neap_guard_deadline_ms(const neap_guard *g) { return g->deadline_ms; }
+uint32_t neap_guard_wait_ms(const neap_guard *g) { return g->wait_ms; }
 
 size_t neap_guard_wants_body(const neap_guard *g) { return g->wants; }
 uint32_t neap_guard_timeout_ms(const neap_guard *g) { return g->timeout_ms; }

@@ -151,6 +151,10 @@ void ex_problem(exchange *ex, int status, const char *detail) {
 }
 
 void ex_refused(exchange *ex, const neap_refusal *refusal) {
+  if (ex->attempts) {
+    ex_last(ex);
+    return;
+  }
   char text[512];
   http_refused refused = {refusal->reason ? refusal->reason : "refused", refusal->state,
                           refusal->retry_after_ms};

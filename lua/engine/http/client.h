@@ -73,6 +73,7 @@ struct http_transfer {
   size_t in_capacity;      /* of `headers` and `marks` */
   bool waiting, added, cancelled, ended, paused, head_done, verbose, stray, chunked, fresh;
   bool spoiled; /* it was given a connection that must not be used again */
+  bool kept;    /* its answer is still of use after on_done: http_transfer_cancel() lets it go */
   char curl_error[CURL_ERROR_SIZE];
 };
 

@@ -2,8 +2,8 @@
  * answer) and chain.c (what is sent instead).
  *
  *   COLLECT --body whole, or over 64 KiB--> acquire --refused--> fallback chain, or 503
- *                                             |
- *                                             v     no answer in time, or none
+ *                                           ^ |
+ *   WAIT   for a slot, or to try again -----+ v     no answer in time, or none
  *                                           AWAIT --------------------------------> report
  *                                             | head                                  |
  *                                             v     end                               v
@@ -12,6 +12,10 @@
  *                                             | large, slow, endless
  *                                             v        end
  *                                          STREAM -----------> report
+ *
+ * A failure that is reported before anything was sent may be tried again, if the policy says so: then
+ * it is WAIT, and acquire, once more.  What it came to is kept until the next attempt is let in: if
+ * none is, that is what is answered.
  *
  * Every admitted call is reported exactly once, before anything that depends on it is sent: a held
  * answer at its end; a streamed one at its end too, or, when that takes longer than the deadline,
@@ -29,7 +33,14 @@
 
 typedef struct exchange exchange;
 
-typedef enum exchange_stage { EX_COLLECT, EX_AWAIT, EX_HOLD, EX_STREAM, EX_OVER } exchange_stage;
+typedef enum exchange_stage {
+  EX_COLLECT,
+  EX_WAIT,
+  EX_AWAIT,
+  EX_HOLD,
+  EX_STREAM,
+  EX_OVER
+} exchange_stage;
 
 /* What there is to wait for, and until when; 0: not. */
 typedef enum exchange_due {
@@ -38,8 +49,18 @@ typedef enum exchange_due {
   DUE_JUDGE,  /* a streamed answer has to be reported */
   DUE_STALL,  /* a streamed answer stands still */
   DUE_PROBE,  /* a probe that waits for its body is given back */
+  DUE_TURN,   /* a slot may be free for who is first in the queue */
+  DUE_START,  /* it has waited long enough: for a slot, or to try again */
   DUE_COUNT
 } exchange_due;
+
+/* What an attempt came to that may be tried again. */
+typedef struct exchange_end {
+  neap_outcome outcome;
+  neap_ended_by ended_by;
+  neap_phase phase;
+  int status; /* to answer, if there was no answer */
+} exchange_end;
 
 struct exchange {
   proxy_route *route;
@@ -52,6 +73,15 @@ struct exchange {
 
   neap_ticket ticket;
   bool admitted; /* the ticket is out */
+
+  uint32_t attempts;   /* let in so far */
+  http_transfer *last; /* the attempt before the next: has ended, kept for its answer; or NULL */
+  exchange_end end;    /* ... and what it came to */
+
+  bool queued, waited;       /* for a slot of the bulkhead; long enough */
+  exchange *before, *behind; /* in the queue */
+  uint64_t by, allowed_ms;   /* the call's deadline, on the loop's clock; 0: none.  All of it */
+  bool by_client, cut;       /* whose it is; this attempt has less time than the policy gives it */
   uint64_t sent_ns, head_ns;
   uint64_t probe_due; /* by then its body has to be on its way up; 0: no probe, or whole */
 
@@ -75,8 +105,9 @@ struct proxy_route {
   proxy_options options;
   proxy_stats stats;
   exchange *free;
-  size_t calls;         /* to the upstream, now */
-  neap_header *headers; /* scratch */
+  exchange *first, *final; /* of the queue for a slot */
+  size_t calls;            /* to the upstream, now */
+  neap_header *headers;    /* scratch */
   size_t headers_capacity;
   size_t holds; /* exchanges and the upstream */
   void (*closed)(void *data);
@@ -90,6 +121,9 @@ http_transfer *ex_take_transfer(exchange *ex); /* it is no longer this one's, bu
 void ex_drop_transfer(exchange *ex);           /* it does not go on */
 neap_request ex_question(const exchange *ex);
 bool ex_body_is_whole(const exchange *ex); /* as is one that there is none of */
+void ex_await(exchange *ex);               /* it is the upstream's turn */
+uint64_t ex_left_ms(const exchange *ex);   /* until the call's deadline; UINT64_MAX: none */
+void ex_slot_freed(proxy_route *route);    /* perhaps: a call was reported */
 
 /* chain.c */
 neap_header *ex_headers_room(proxy_route *route, size_t count); /* until the answer has begun */
@@ -101,6 +135,8 @@ void ex_problem(exchange *ex, int status, const char *detail);
 /* verdict.c */
 extern const http_transfer_events ex_transfer_events;
 void ex_late(exchange *ex);
+void ex_too_late(exchange *ex);  /* the call's deadline has come before anybody was asked */
+void ex_last(exchange *ex);      /* there is no other attempt: the last one's answer */
 void ex_left(exchange *ex);      /* the client has gone */
 void ex_give_back(exchange *ex); /* the ticket: the client is too slow for a probe */
 void ex_stream(exchange *ex);

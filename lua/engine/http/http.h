@@ -20,6 +20,15 @@
  * the upstream takes the body).  An answer of up to 64 KiB is sent on when it is whole, with its
  * length.
  *
+ * Attempts: where the policy has retry, one that failed is made again, after a wait on the loop; but
+ * only of a request whose body was kept whole, and of an answer of which the client has not seen a
+ * byte.  If the breaker or the bulkhead refuses it then, the last attempt's answer is sent.  Where
+ * the policy has bulkhead, a request waits for its slot, first come, first served.
+ *
+ * Deadlines: the policy's deadline_ms, and the client's own, in the field Neap-Deadline-Ms, or
+ * grpc-timeout, bound all of that, from when the request is whole to the answer (or to the head of
+ * one that is streamed).  The fields go on to the upstream as they came.
+ *
  * Who is slow: the policy's timeout_ms counts while it is the upstream's turn, from the request to
  * the end of an answer that is held back, or to the head of one that is streamed.  The limits below
  * are the client's.
@@ -290,6 +299,7 @@ void proxy_close(proxy_route *route, void (*closed)(void *data), void *data);
   X(aborted)        /* whose client went away */                                                   \
   X(cut)            /* answers cut off in their body by the upstream */                            \
   X(resent)         /* sent a second time */                                                       \
+  X(retried)        /* attempts after the first, by the policy's retry */                          \
   X(timeouts)       /* given up at the deadline */                                                 \
   X(errors_connect) /* no connection */                                                            \
   X(errors_sent)    /* failed before the first byte of an answer */                                \

@@ -193,8 +193,8 @@ http_transfer *http_transfer_new(http_upstream *u, const http_request *request,
   t->phase = NEAP_PHASE_CONNECT;
   t->attempts = 0;
   t->error = NULL;
-  t->connect_late = t->cancelled = t->spoiled = t->ended = t->paused = t->head_done = t->stray =
-      t->added = t->waiting = false;
+  t->kept = t->connect_late = t->cancelled = t->spoiled = t->ended = t->paused = t->head_done =
+      t->stray = t->added = t->waiting = false;
   t->curl_error[0] = '\0';
   http_answer_reset(t);
   return t;
@@ -203,7 +203,10 @@ http_transfer *http_transfer_new(http_upstream *u, const http_request *request,
 void http_transfer_go(http_transfer *t) { http_upstream_begin(t->upstream, t); }
 
 void http_transfer_cancel(http_transfer *t) {
-  if (t->ended) return; /* conclude() is on the stack */
+  if (t->ended) { /* conclude() is on the stack, unless it is kept */
+    if (t->kept) http_transfer_free(t);
+    return;
+  }
   t->cancelled = true;
   if (t->pool) {
     http_pool_cancel(t->pool, t);
@@ -222,7 +225,7 @@ void http_transfer_resume(http_transfer *t) {
 static void conclude(http_transfer *t) {
   t->ended = true;
   t->events->on_done(t->data, t);
-  http_transfer_free(t);
+  if (!t->kept) http_transfer_free(t);
 }
 
 void http_transfer_fail(http_transfer *t, const char *error) {

@@ -21,7 +21,7 @@ static neap_result ex_result(const exchange *ex, neap_ended_by ended_by, bool co
       complete && ex->held.length && ex->held.length <= neap_guard_wants_body(ex->route->guard);
   return (neap_result){
       .ended_by = ended_by,
-      .phase = t ? t->phase : NEAP_PHASE_CONNECT,
+      .phase = t ? t->phase : ex->end.phase,
       .status = t && t->head_done ? t->status : 0,
       .headers = t ? t->headers : NULL,
       .header_count = t && t->head_done ? t->header_count : 0,
@@ -35,8 +35,45 @@ static neap_outcome ex_report(exchange *ex, neap_result *result) {
   if (!ex->admitted) return NEAP_NEUTRAL; /* given back before */
   neap_request question = ex_question(ex);
   result->request = &question;
+  result->attempt = ex->attempts;
   ex->admitted = false;
-  return neap_guard_report(ex->route->guard, &ex->ticket, result, NULL);
+  neap_outcome outcome = neap_guard_report(ex->route->guard, &ex->ticket, result, NULL);
+  result->request = NULL;
+  ex_slot_freed(ex->route);
+  return outcome;
+}
+
+/* ---- Another attempt ------------------------------------------------------------------------- */
+
+/* After the report: whether it is tried again.  Nothing may have been sent to the client.  What it
+ * came to is kept, unless it was given up. */
+static bool ex_again(exchange *ex, neap_outcome outcome, const neap_result *result, int status) {
+  proxy_route *route = ex->route;
+  uint64_t wait_ms, left_ms = ex_left_ms(ex);
+  bool has_ended = ex->transfer && ex->transfer->ended;
+  if (outcome != NEAP_FAILURE && outcome != NEAP_TIMEOUT) return false;
+  if (!ex_body_is_whole(ex) || !left_ms) return false;
+  if (result->ended_by == NEAP_ENDED_ANSWER && !has_ended) return false;
+  neap_request question = ex_question(ex);
+  neap_result asked = *result;
+  asked.request = &question;
+  if (!neap_guard_retry(route->guard, route->key, route->key_length, ex->attempts,
+                        ex->by ? left_ms : 0, &asked, &wait_ms))
+    return false;
+  ex->end = (exchange_end){outcome, result->ended_by, result->phase, status};
+  http_transfer *t = ex_take_transfer(ex);
+  if (has_ended) {
+    t->kept = true;
+    ex->last = t;
+  } else if (t) {
+    http_transfer_cancel(t);
+  }
+  ex->stage = EX_WAIT;
+  ex->waited = false;
+  ex_due(ex, DUE_ANSWER, UINT64_MAX);
+  ex_due(ex, DUE_HOLD, UINT64_MAX);
+  ex_due(ex, DUE_START, wait_ms);
+  return true;
 }
 
 /* ---- The upstream's answer ------------------------------------------------------------------- */
@@ -93,16 +130,9 @@ static void ex_remember(exchange *ex) {
   neap_guard_remember(ex->route->guard, ex->route->key, ex->route->key_length, &question, &good);
 }
 
-/* The answer is complete and was held back. */
-static void held_conclude(exchange *ex) {
-  neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, true);
-  result.duration_ms = milliseconds(ex->sent_ns, uv_hrtime());
-  neap_outcome outcome = ex_report(ex, &result);
-  if (outcome == NEAP_SUCCESS) {
-    ex_remember(ex);
-  } else if (ex_chain(ex, neap_cause_of(outcome), &result)) {
-    return;
-  }
+/* There is no other attempt, and this was its answer. */
+static void held_answer(exchange *ex, neap_outcome outcome, const neap_result *result) {
+  if (outcome != NEAP_SUCCESS && ex_chain(ex, neap_cause_of(outcome), result)) return;
   http_head head = primary_head(ex);
   http_transfer *t = ex_take_transfer(ex);
   ex->stage = EX_OVER;
@@ -110,6 +140,18 @@ static void held_conclude(exchange *ex) {
   const char *body = ex->held.length ? ex->held.data : "";
   http_answer(ex->request, &head, t->bodiless ? NULL : body, ex->held.length);
   http_transfer_cancel(t); /* nothing, if it has ended */
+}
+
+/* The answer is complete and was held back. */
+static void held_conclude(exchange *ex) {
+  neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, true);
+  result.duration_ms = milliseconds(ex->sent_ns, uv_hrtime());
+  neap_outcome outcome = ex_report(ex, &result);
+  if (outcome == NEAP_SUCCESS)
+    ex_remember(ex);
+  else if (ex_again(ex, outcome, &result, 0))
+    return;
+  held_answer(ex, outcome, &result);
 }
 
 void ex_judge(exchange *ex) {
@@ -259,24 +301,70 @@ static void count_error(exchange *ex) {
   }
 }
 
+/* Whose deadline it was, and how long. */
+static const char *late_text(const exchange *ex, char *text, size_t size) {
+  const proxy_route *route = ex->route;
+  unsigned long long ms = ex->cut ? ex->allowed_ms : ex_deadline_ms(ex);
+  snprintf(text, size, "%s/%s: no answer %s %llu ms", neap_guard_name(route->guard), route->key,
+           ex->cut ? "by the call's deadline of" : "from the upstream within", ms);
+  return text;
+}
+
+/* Of a call that its own caller has ended: he needs an answer as after any timeout. */
+static neap_fallback_cause cause_of(neap_ended_by ended_by, neap_outcome outcome) {
+  if (ended_by == NEAP_ENDED_CALLER && outcome == NEAP_NEUTRAL) return NEAP_CAUSE_TIMEOUT;
+  return outcome == NEAP_SUCCESS ? NEAP_CAUSE_FAILURE : neap_cause_of(outcome);
+}
+
+/* There is no other attempt, and this one had no answer. */
+static void no_answer(exchange *ex, const exchange_end *end, const neap_result *result) {
+  char text[256];
+  const char *detail = end->ended_by == NEAP_ENDED_TRANSPORT ? ex->transfer->error
+                                                             : late_text(ex, text, sizeof text);
+  if (ex_chain(ex, cause_of(end->ended_by, end->outcome), result)) return;
+  ex->route->stats.failed++;
+  ex_problem(ex, end->status, detail);
+}
+
 /* Nothing has been sent to the client yet. */
-static void ex_failed(exchange *ex, neap_ended_by ended_by, int status, const char *detail) {
+static void ex_failed(exchange *ex, neap_ended_by ended_by, int status) {
   neap_result result = ex_result(ex, ended_by, false);
   result.duration_ms = milliseconds(ex->sent_ns, uv_hrtime());
   result.status = 0; /* half an answer is none */
   neap_outcome outcome = ex_report(ex, &result);
-  neap_fallback_cause cause = outcome == NEAP_SUCCESS ? NEAP_CAUSE_FAILURE : neap_cause_of(outcome);
-  if (ex_chain(ex, cause, &result)) return;
-  ex->route->stats.failed++;
-  ex_problem(ex, status, detail);
+  if (ex_again(ex, outcome, &result, status)) return;
+  no_answer(ex, &(exchange_end){outcome, ended_by, result.phase, status}, &result);
 }
 
 void ex_late(exchange *ex) {
-  char text[128];
-  snprintf(text, sizeof text, "no answer from the upstream within %llu ms",
-           (unsigned long long)ex_deadline_ms(ex));
   ex->route->stats.timeouts++;
-  ex_failed(ex, NEAP_ENDED_TIMEOUT, 504, text);
+  ex_failed(ex, ex->cut && ex->by_client ? NEAP_ENDED_CALLER : NEAP_ENDED_TIMEOUT, 504);
+}
+
+void ex_too_late(exchange *ex) {
+  char text[256];
+  if (ex->attempts) {
+    ex_last(ex);
+    return;
+  }
+  ex->cut = true;
+  if (ex_chain(ex, NEAP_CAUSE_TIMEOUT, NULL)) return;
+  ex->route->stats.failed++;
+  ex_problem(ex, 504, late_text(ex, text, sizeof text));
+}
+
+void ex_last(exchange *ex) {
+  bool is_answer = ex->end.ended_by == NEAP_ENDED_ANSWER;
+  ex->transfer = ex->last;
+  ex->last = NULL;
+  if (ex->transfer) ex->route->calls++; /* until it is taken */
+  neap_result result = ex_result(ex, ex->end.ended_by, is_answer);
+  if (is_answer) {
+    held_answer(ex, ex->end.outcome, &result);
+  } else {
+    result.status = 0;
+    no_answer(ex, &ex->end, &result);
+  }
 }
 
 /* The answer stopped in its middle. */
@@ -324,7 +412,7 @@ static void on_done(void *data, http_transfer *t) {
       streamed_conclude(ex);
     }
   } else if (t->error) {
-    ex_failed(ex, NEAP_ENDED_TRANSPORT, t->connect_late ? 504 : 502, t->error);
+    ex_failed(ex, NEAP_ENDED_TRANSPORT, t->connect_late ? 504 : 502);
   } else {
     held_conclude(ex);
   }
