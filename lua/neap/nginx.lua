@@ -24,13 +24,11 @@ local core = require "neap.core"
 
 local answers = require "neap.nginx_answer"
 local fallback = require "neap.fallback"
-local guard = require "neap.guard"
 local host = require "neap.hosts.nginx"
 local line = require "neap.line"
 local metrics = require "neap.metrics"
+local proxied = require "neap.proxied"
 local refusal = require "neap.refusal"
-local reload = require "neap.reload"
-local suggest = require "neap.suggest"
 local upstream = require "neap.nginx_upstream"
 
 local process = require "ngx.process"
@@ -38,9 +36,8 @@ local ngx = ngx
 
 local nginx = {}
 
-local PANEL_ROWS = 1024 -- unless said otherwise
-local RETRY_MS = 2000 -- after something went wrong in the timer
-local DEFAULT, TRY = "default", 3 -- TRY: as KIND_TRY in lua/src/nginx.c
+local DEFAULT = proxied.DEFAULT
+local TRY = 3 -- as KIND_TRY in lua/src/nginx.c
 
 ---@class (exact) neap.nginx.options
 ---@field policies string|string[] policy files, and directories of them
@@ -73,12 +70,6 @@ end
 
 -- ---- Answering a request ----------------------------------------------------------------------
 
-local function ask_chain(of_line, cause, call)
-  local of_guard = of_line.guard
-  call.key, call.id = of_line.key, answers.id()
-  return of_guard:fallback(cause, call)
-end
-
 local function moved(of_line, transition)
   line.enqueue(of_line, transition)
   of_line.guard.events:deliver()
@@ -92,30 +83,15 @@ local function refuse(of_line, reason, retry_after_ms, transition)
     kind = reason, policy = of_line.guard.name, key = of_line.key,
     retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,
   }
-  if fallback.applies(of_line.guard.policy, "refused") then
-    local value, info, stage_err = ask_chain(of_line, "refused", {
-      refused = reason, error = err, retry_after_ms = err.retry_after_ms, ended_by = "refused",
-    })
-    if value ~= nil then return answers.send(value, info) end
-    err = stage_err or err
-  end
-  return answers.problem(err)
+  local id = fallback.applies(of_line.guard.policy, "refused") and answers.id()
+  local value, info = proxied.instead(of_line, err, id)
+  if value ~= nil then return answers.send(value, info) end
+  return answers.problem(info)
 end
 
 -- ---- What became of a request -----------------------------------------------------------------
 
-local function report(of_line, permit, call)
-  call.key = of_line.key
-  if type(permit) == "number" then return line.report(of_line, permit, call) end
-  return of_line.guard:report(permit, call)
-end
-
---- The request was no call: it was answered without the upstream, or nobody knows.
-local function give_back(of_line, permit, outcome)
-  if type(permit) == "number" then return end
-  line.enqueue(of_line, select(2, of_line.native:give(permit, outcome)))
-  of_line.guard.events:deliver()
-end
+local report, give_back = proxied.report, proxied.give_back
 
 local function settle(of_line, permit, kind)
   if not kind then return give_back(of_line, permit, "abandoned") end
@@ -213,7 +189,8 @@ local function answer(of_guard)
   if tries then
     local call = upstream.call(of_guard.policy, tries, 1, #tries)
     local cause = call.ended_by == "timeout" and "timeout" or "failure"
-    local value, info, err = ask_chain(gate_of(of_guard, DEFAULT).line, cause, call)
+    local of_line = gate_of(of_guard, DEFAULT).line
+    local value, info, err = proxied.ask_chain(of_line, cause, call, answers.id())
     if value ~= nil then return ngx.exit(answers.send(value, info)) end
     if err then return ngx.exit(answers.problem(err)) end
   end
@@ -265,72 +242,21 @@ function tell_unstarted()
     .. "read again when they change")
 end
 
--- ---- Events -----------------------------------------------------------------------------------
-
-local function tell(event)
-  log(event.to == "open" and "warning" or "info", tostring(event))
-end
-
-local RELOAD_LEVELS = { reloaded = ngx.NOTICE, back = ngx.NOTICE }
-
-local function on_reload(event)
-  local of_guard = rawget(guards, event.policy)
-  if event.kind == "reload_failed" and of_guard then of_guard:adopt_failed(event.text) end
-  ngx.log(RELOAD_LEVELS[event.kind] or ngx.WARN, "neap: ", event.text)
-end
-
 -- ---- Opening ----------------------------------------------------------------------------------
 
-local function adopt(policy)
-  local found = rawget(guards, policy.name)
-  if found then
-    if policy.hash ~= found.policy.hash then found:adopt(policy) end
-    equip(found)
-    return true
-  end
-  local ok, made = pcall(guard.new, policy, {
-    panel = panel, host = host, log = log, max_keys = options.max_keys,
-    on_event = options.on_event or tell,
-  })
-  if not ok then return nil, made end
-  equip(made)
-  guards[policy.name] = made
-  return true
-end
-
-local KNOWN = {
-  policies = "any", panel = "string", rows = "number", params = "string", count = "string",
-  max_keys = "number", on_event = "function",
-}
-
 local function check(given)
-  if type(given) ~= "table" then error("options must be a table, got " .. type(given), 3) end
-  for name, value in pairs(given) do
-    local expected = KNOWN[name]
-    if not expected then
-      local names = {}
-      for known in pairs(KNOWN) do names[#names + 1] = known end
-      error(("there is no option %s%s"):format(tostring(name), suggest.hint(name, names)), 3)
-    elseif expected ~= "any" and type(value) ~= expected then
-      error(("option %s must be a %s, got %s"):format(name, expected, type(value)), 3)
-    end
-  end
+  proxied.check_options(given, { count = "string" })
   if given.count and given.count ~= "requests" and given.count ~= "tries" then
     error(("option count must be \"requests\" or \"tries\", got %q"):format(given.count), 3)
   end
-  if given.rows and not given.panel then error("option rows is of a panel: which?", 3) end
 end
 
-local function no_guard(_, name)
-  local names = {}
-  for known in pairs(guards) do names[#names + 1] = known end
-  error(("there is no policy %s%s"):format(tostring(name), suggest.hint(name, names)), 2)
-end
+local function no_guard(_, name) error(proxied.no_policy(guards, name), 2) end
 
 local function open_panel(path, rows)
-  local opened, notice = core.panel_shared(path, rows)
-  if not opened then error(notice, 0) end
-  if notice then log("warning", notice) end
+  local borrowed = requests:borrow(path)
+  if borrowed then return borrowed end
+  local opened = proxied.open_panel(path, rows, log)
   requests:lend(opened)
   return opened
 end
@@ -346,30 +272,19 @@ function nginx.open(given)
   requests, log_requests, take = core.requests(settle, moved, refuse, keyed)
   if not requests then error("this is not nginx with OpenResty's LuaJIT", 2) end
   nginx.log = log_requests
-  if given.panel then
-    panel = requests:borrow(given.panel) or open_panel(given.panel, given.rows or PANEL_ROWS)
-  end
+  panel = given.panel and open_panel(given.panel, given.rows)
   guards = setmetatable({}, { __index = no_guard })
   is_unstarted = process.type() ~= "worker" -- there, with lua_code_cache off, a request opens
-  local errors
-  reloader, errors = reload.open {
-    paths = type(given.policies) == "table" and given.policies or { given.policies },
-    params = given.params, adopt = adopt, now = core.clock_precise, on_event = on_reload,
-  }
-  if not reloader then error(table.concat(errors, "\n"), 0) end
+  local adopt = proxied.adopter(guards, given, {
+    panel = panel, host = host, log = log, adopted = equip,
+  })
+  reloader = proxied.open_policies(guards, given, { adopt = adopt, log = log })
   return guards
 end
 
 -- ---- In each worker ---------------------------------------------------------------------------
 
-local is_started, is_panel_wrong, is_loss_told
-
-local function check_panel()
-  if not panel then return end
-  local ok, message = panel:check()
-  if not ok and not is_panel_wrong then log("error", message) end
-  is_panel_wrong = not ok
-end
+local is_started, is_loss_told, check_panel
 
 --- A breaker whose requests are not reported never opens: somebody has to be told.
 local function check_reports()
@@ -382,15 +297,10 @@ end
 
 local function tick(is_premature)
   if is_premature then return end
-  check_panel()
+  if check_panel then check_panel() end
   check_reports()
   for _, made in pairs(guards) do made:stats() end -- the other workers see them
-  local ok, wait_ms = pcall(reloader.look, reloader)
-  if not ok then
-    log("error", "looking at the policy files: " .. tostring(wait_ms))
-    wait_ms = RETRY_MS
-  end
-  local made, err = ngx.timer.at(wait_ms / 1000, tick)
+  local made, err = ngx.timer.at(proxied.look(reloader, log) / 1000, tick)
   if not made then log("error", "no timer, policies are not looked at again: " .. tostring(err)) end
 end
 
@@ -399,6 +309,7 @@ function nginx.start()
   if not reloader then error("neap.open comes first, in init_by_lua", 2) end
   if is_started then return end
   is_started = true
+  check_panel = panel and proxied.panel_watch(panel, log)
   stop_asking_for_start()
   tick()
 end
@@ -406,16 +317,6 @@ end
 --- Finds out what became of the request that guards let in.  For log_by_lua, best in http {}: a
 --- request that error_page has sent to another location is logged there.
 function nginx.log() error("neap.open comes first, in init_by_lua", 2) end
-
---- Keys that other workers have seen.
-local function find_keys()
-  if not panel then return end
-  for _, breaker in ipairs(panel:rows()) do
-    local name, key = (breaker:name() or ""):match("^([^/]*)/(.*)$")
-    local of_guard = name and rawget(guards, name)
-    if of_guard then of_guard:line_of(key) end
-  end
-end
 
 local function more_metrics()
   local open, lost = requests:count()
@@ -429,19 +330,20 @@ end
 
 --- The metrics page of all workers.  For content_by_lua.
 function nginx.metrics()
-  find_keys()
-  local list = {}
-  for _, made in pairs(guards) do list[#list + 1] = made end
-  table.sort(list, function(a, b) return a.name < b.name end)
   ngx.header["Content-Type"] = metrics.content_type
-  ngx.print(metrics.text(list, { policies = reloader:rows(), more = more_metrics() }))
+  ngx.print(metrics.text(proxied.list(guards, panel),
+    { policies = reloader:rows(), more = more_metrics() }))
 end
 
 --- The admin pages: breakers, their modes, trip and reset.  For content_by_lua of a location that
---- not everybody may ask.  Needs the Lua module cjson.
+--- not everybody may ask.  Needs the Lua module cjson, and answers 501 without.
 ---@param prefix? string the location's, such as "/neap"
 function nginx.admin(prefix)
-  find_keys()
+  if not pcall(require, "cjson") then
+    ngx.status = 501
+    return ngx.say("neap.admin needs the Lua module cjson; Debian's package is lua-cjson")
+  end
+  proxied.find_keys(guards, panel)
   require "neap.nginx_admin"(prefix or "", {
     guards = function() return guards end,
     policies = function() return reloader:rows() end,
