@@ -93,10 +93,21 @@ end
 
 local report, give_back = proxied.report, proxied.give_back
 
+--- The call that ended before any server could be asked: the upstream's name was not found.  Nil if
+--- there was none.
+---@param status integer
+local function unreached(status)
+  return requests:has_upstream() and upstream.unreached(status) or nil
+end
+
 local function settle(of_line, permit, kind)
   if not kind then return give_back(of_line, permit, "abandoned") end
   local tries = upstream.tries(kind ~= TRY and kind + 1 or nil)
-  if not tries then return give_back(of_line, permit, "neutral") end
+  if not tries then
+    local call = unreached(ngx.ctx.neap_status or ngx.status)
+    if call then return report(of_line, permit, call) end
+    return give_back(of_line, permit, "neutral")
+  end
   local policy = of_line.guard.policy
   local last = #tries
   if kind ~= TRY and options.count ~= "tries" then
@@ -186,8 +197,9 @@ end
 local function answer(of_guard)
   local tries = upstream.tries()
   local status = ngx.status >= 400 and ngx.status or 502
-  if tries then
-    local call = upstream.call(of_guard.policy, tries, 1, #tries)
+  local call = tries and upstream.call(of_guard.policy, tries, 1, #tries) or unreached(status)
+  if call then
+    if not tries then ngx.ctx.neap_status = status end -- log has the chain's
     local cause = call.ended_by == "timeout" and "timeout" or "failure"
     local of_line = gate_of(of_guard, DEFAULT).line
     local value, info, err = proxied.ask_chain(of_line, cause, call, answers.id())

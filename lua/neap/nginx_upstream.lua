@@ -11,6 +11,9 @@
 --                                                    took longer than the policy's timeout_ms
 --   none, not 499     the client's body was late, short or too long "caller"
 --
+-- No server may have been asked at all, since the upstream's name was not found: then there is no
+-- status, and 502 is nginx's own.  But if error_page led to another upstream, it is "-, 200".
+--
 -- How long a call took is the time to the answer's header: what comes later waits for the client.
 
 local proxied = require "neap.proxied"
@@ -55,10 +58,15 @@ function upstream.tries(n)
   local var = ngx.var
   local statuses = var.upstream_status
   if not statuses then return nil end
-  statuses = list(statuses, n)
+  local is_first_unasked = statuses:find("^%-, ") ~= nil
+  if is_first_unasked and n == 1 then return nil end
+  local function of(text)
+    return list(is_first_unasked and text and text:gsub("^[^,]*, ", " : ") or text, n)
+  end
+  statuses = of(statuses)
   if not statuses[1] then return nil end
-  local header, response = list(var.upstream_header_time, n), list(var.upstream_response_time, n)
-  local connect = list(var.upstream_connect_time, n)
+  local header, response = of(var.upstream_header_time), of(var.upstream_response_time)
+  local connect = of(var.upstream_connect_time)
   local tries = {}
   for i = 1, #statuses do
     tries[i] = {
@@ -69,6 +77,18 @@ function upstream.tries(n)
   return tries
 end
 
+-- What a cache has answered, or another request of it is asking for.
+local OF_CACHE = { HIT = true, STALE = true, UPDATING = true }
+
+--- The call of a request that was meant for an upstream, and ended with that status before any
+--- server could be asked; nil if it was none, but one that the client or a cache has ended.
+---@param status integer
+---@return neap.Call|nil
+function upstream.unreached(status)
+  if status ~= 502 or OF_CACHE[ngx.var.upstream_cache_status] then return nil end
+  return { ended_by = "transport", phase = "connect" }
+end
+
 local function ended_by(try, took_ms, timeout_ms)
   local is_late = timeout_ms and took_ms > timeout_ms
   if try.header_ms and try.status ~= CLIENT_LEFT then return is_late and "timeout" or "answer" end
@@ -76,6 +96,14 @@ local function ended_by(try, took_ms, timeout_ms)
   if try.status and try.status >= 500 then return "transport" end
   local has_left = try.status or ngx.status == CLIENT_LEFT
   return has_left and is_late and "timeout" or "caller"
+end
+
+--- What gRPC says in the trailers; while they are still to come, that it goes well.
+local function grpc_status(var)
+  local status = var.upstream_trailer_grpc_status or var.upstream_http_grpc_status
+  if status or ngx.get_phase() ~= "header_filter" then return status end
+  local is_grpc = (var.upstream_http_content_type or ""):find("^application/grpc")
+  return is_grpc and 0 or nil
 end
 
 --- The call that tries[last] ended; it took as long as tries[first] to tries[last] together.
@@ -93,8 +121,8 @@ function upstream.call(policy, tries, first, last)
   call.status = try.status
   if last ~= #tries then return call end -- headers are the last one's
   local var, verdict = ngx.var, policy.config.classify
+  call.grpc_status = grpc_status(var)
   if not upstream.PLAIN[verdict] then
-    call.grpc_status = var.upstream_trailer_grpc_status or var.upstream_http_grpc_status
     call.headers = ngx.resp.get_headers()
   elseif RETRY[try.status] then
     call.headers = {

@@ -32,6 +32,8 @@ typedef struct ngx_value {
 } ngx_value;
 
 #define NGX_DONE           (-4)
+#define NGX_HTTP_GET       2
+#define NGX_HTTP_HEAD      4
 #define NGX_PROCESS_WORKER 3
 
 #define WEAK    __attribute__((weak))
@@ -40,7 +42,9 @@ WEAK void *lua_getexdata(lua_State *L);
 WEAK int ngx_http_lua_ffi_exit(void *r, int status, unsigned char *message, size_t *length);
 WEAK int ngx_http_lua_ffi_get_resp_status(void *r);
 WEAK int ngx_http_lua_ffi_req_is_internal(void *r);
+WEAK int ngx_http_lua_ffi_req_get_method(void *r);
 WEAK double ngx_http_lua_ffi_req_start_time(void *r);
+WEAK int ngx_http_lua_ffi_balancer_get_last_failure(void *r, int *status, char **message);
 WEAK ngx_value *ngx_http_get_variable(void *r, const ngx_text *name, uintptr_t hash);
 WEAK extern volatile uintptr_t ngx_current_msec;
 WEAK extern uintptr_t ngx_process;
@@ -48,6 +52,7 @@ WEAK extern uintptr_t ngx_process;
 static bool is_in_nginx(void) {
   return lua_getexdata && ngx_http_lua_ffi_exit && ngx_http_lua_ffi_get_resp_status &&
          ngx_http_lua_ffi_req_is_internal && ngx_http_lua_ffi_req_start_time &&
+         ngx_http_lua_ffi_req_get_method && ngx_http_lua_ffi_balancer_get_last_failure &&
          ngx_http_get_variable;
 }
 
@@ -64,26 +69,62 @@ static const ngx_value *variable(void *request, const char *name) {
   return value && !value->not_found ? value : NULL;
 }
 
-/* How many upstreams were asked before: one more after each internal redirect to one. */
+/* Whether the request was meant for an upstream: then one is found, and only the phase is wrong. */
+static NEAP__SELDOM bool has_upstream(void *request) {
+  int status;
+  char *message = NULL;
+  ngx_http_lua_ffi_balancer_get_last_failure(request, &status, &message);
+  return !message || strcmp(message, "no upstream found") != 0;
+}
+
+/* What a cache had, so that no server was asked: HIT, STALE, UPDATING. */
+static bool is_of_cache(void *request) {
+  const ngx_value *value = variable(request, "upstream_cache_status");
+  return value && value->length && strchr("HSU", value->bytes[0]);
+}
+
+/* No server was asked for those: those that are from now on were not theirs. */
+static void leave_none(void *request) {
+  for (slot *s = slot_find(request); s->request; s = slot_after(s))
+    if (s->request == request && slot_kind(s) == 0) s->permit |= (uint64_t)KIND_LAST << KIND_SHIFT;
+}
+
+/* How many upstreams were asked before: one more after each internal redirect to one.  One of which
+ * no server was asked (its name was not found) has no status; or "-, " if there was another. */
 static NEAP__SELDOM unsigned earlier_upstreams(void *request) {
   const ngx_value *value = variable(request, "upstream_status");
-  unsigned n = value ? 1 : 0;
-  for (unsigned i = 0; value && i < value->length; i++) n += value->bytes[i] == ':';
+  if (!value && is_of_cache(request)) return leave_none(request), 0;
+  if (!value) return has_upstream(request);
+  unsigned n = value->length > 1 && value->bytes[0] == '-' && value->bytes[1] == ',' ? 2 : 1;
+  for (unsigned i = 0; i < value->length; i++) n += value->bytes[i] == ':';
   return n;
 }
 
-/* One key's way in. */
+/* One key's way in.  Many requests may go through a gate, but from few locations.  When the first of
+ * a location has been answered, it is looked at closely: might others be answered by a cache or
+ * another handler, in the upstream's place? */
+#define LOCATIONS 8
 typedef struct gate {
   line *line;
   uint32_t
       soon_ms; /* what took longer is worth a closer look: SOON_MS, or the policy's slow_call_ms */
-  bool is_plain; /* 200 to 399 is a success, whatever else is to be said about it */
-  uint8_t turns; /* until it is looked at whether all answers are the upstream's */
+  bool is_plain;              /* 200 to 399 is a success, whatever else is to be said about it */
+  uint8_t turns;              /* until a known location is looked at again */
+  uintptr_t known[LOCATIONS]; /* whose answers are the upstream's, by address; or NOT_READ, too */
 } gate;
 enum { GATE_LINE = 1, GATE_REFS = GATE_LINE };
 
-#define SOON_MS 20
-#define TURNS   64
+#define SOON_MS  20
+#define TURNS    64 /* to 127 */
+#define NOT_READ 1  /* other requests than GET and HEAD: those pass by a cache that there may be */
+
+/* The location's configuration is the sixth word of a request, in every nginx.  If it ever were
+ * something else: what changes makes each request looked at, what doesn't makes one of TURNS. */
+static inline uintptr_t location_of(const void *request) { return ((const uintptr_t *)request)[5]; }
+
+static inline uintptr_t *known_place(gate *g, uintptr_t location) {
+  return &g->known[(location >> 4 ^ location >> 8) % LOCATIONS];
+}
 
 static uint64_t lost;        /* slots whose end nobody has seen */
 static bool has_nginx_clock; /* nginx's own time may be taken */
@@ -226,7 +267,7 @@ static inline AT_ONCE int admit(lua_State *L, bool is_asked, unsigned kind) {
   if (verdict > NEAP_ALLOW_BYPASS) return refused(L, request, n, now_ms, verdict, &moved, is_asked);
   if (kind != KIND_TRY && ngx_http_lua_ffi_req_is_internal(request)) {
     kind = earlier_upstreams(request);
-    if (kind >= KIND_TRY) kind = KIND_TRY - 1;
+    if (kind > KIND_LAST) kind = KIND_LAST;
   }
   s->request = request;
   s->started = ngx_http_lua_ffi_req_start_time(request);
@@ -286,14 +327,29 @@ static NEAP__SELDOM void tell_moved(lua_State *L, gate *g, const neap_transition
   lua_call(L, 2, 0);
 }
 
-/* A cache or another handler may answer in the upstream's place, or a filter give its answer another
- * status: then each answer is looked at. */
-static NEAP__SELDOM bool is_all_upstream(gate *g, void *request) {
-  g->turns = TURNS;
+static bool is_grpc(void *request) {
+  static const char grpc[] = "application/grpc";
+  const ngx_value *type = variable(request, "upstream_http_content_type");
+  return type && type->length >= sizeof grpc - 1 && !memcmp(type->bytes, grpc, sizeof grpc - 1);
+}
+
+/* Looks at an answer of a location that is not known, or not for sure: is it the upstream's, and is
+ * its HTTP status all there is to it?  Where a filter gives answers another status, or a known
+ * location has surprised us, all that the gate lets in is looked at by Lua from then on. */
+static NEAP__SELDOM bool look(gate *g, void *request, uint64_t now_ms) {
+  uintptr_t location = location_of(request), *place = known_place(g, location);
+  bool is_read = ngx_http_lua_ffi_req_get_method(request) & (NGX_HTTP_GET | NGX_HTTP_HEAD);
+  bool is_known = *place == location || (*place == (location | NOT_READ) && !is_read);
+  if (is_known && g->turns) return true;
+  if (!g->turns) /* not every so many: so may what is to be found */
+    g->turns = (uint8_t)(TURNS + (now_ms * UINT32_C(2654435769) >> 16) % TURNS);
   const ngx_value *status = variable(request, "upstream_status"); /* of each try */
   bool is_good = status && status->length >= 3 && (status->bytes[status->length - 3] & ~1) == '2';
-  if (!is_good || variable(request, "upstream_cache_status")) g->is_plain = false;
-  return g->is_plain;
+  bool is_all =
+      is_good && !variable(request, "upstream_cache_status") && (is_known || !is_grpc(request));
+  if (is_known ? !is_all : status && !is_good) g->is_plain = false;
+  if (!is_known) *place = is_all ? location | (is_read ? 0 : NOT_READ) : 0;
+  return is_all;
 }
 
 /* What error_page makes of a failure is a redirect: inside of nginx, or one of 301 to 308. */
@@ -314,7 +370,9 @@ static inline AT_ONCE bool log_plain(lua_State *L, slot *s, void *request, bool 
   uint64_t permit_bits = s->permit, now_ms = nginx_now(n);
   uint64_t age_ms = neap__wide_age_ms(permit_bits, now_ms);
   if (permit_bits >> KIND_SHIFT || !g->is_plain || age_ms > g->soon_ms) return false;
-  if (g->turns-- <= 1 && !is_all_upstream(g, request)) return false;
+  uintptr_t location = location_of(request);
+  bool is_known = *known_place(g, location) == location;
+  if ((--g->turns == 0 || !is_known) && !look(g, request, now_ms)) return false;
   if (is_only)
     s->request = NULL, neap__slots.count--;
   else
@@ -448,6 +506,7 @@ static int l_judge(lua_State *L) {
   g->soon_ms = slow_ms && slow_ms < SOON_MS ? slow_ms : SOON_MS;
   g->is_plain = lua_toboolean(L, 2);
   g->turns = 1;
+  memset(g->known, 0, sizeof g->known);
   return 0;
 }
 
@@ -498,6 +557,13 @@ static int l_count(lua_State *L) {
   return 2;
 }
 
+/* requests:has_upstream(): whether this one was meant for an upstream, though none may be asked */
+static int l_has_upstream(lua_State *L) {
+  luaL_checkudata(L, 1, REQUESTS);
+  lua_pushboolean(L, has_upstream(lua_getexdata(L)));
+  return 1;
+}
+
 static void new_class(lua_State *L, const char *name, const luaL_Reg *methods) {
   luaL_newmetatable(L, name);
   lua_pushvalue(L, -1);
@@ -510,7 +576,8 @@ static void new_class(lua_State *L, const char *name, const luaL_Reg *methods) {
 
 void neap__open_nginx(lua_State *L) {
   static const luaL_Reg of_requests[] = {
-      {"gate", l_gate}, {"count", l_count}, {"lend", l_lend}, {"borrow", l_borrow}, {NULL, NULL},
+      {"gate", l_gate}, {"count", l_count},   {"has_upstream", l_has_upstream},
+      {"lend", l_lend}, {"borrow", l_borrow}, {NULL, NULL},
   };
   static const luaL_Reg of_gate[] = {{"judge", l_judge}, {"__gc", l_gate_gc}, {NULL, NULL}};
   new_class(L, REQUESTS, of_requests);

@@ -24,6 +24,7 @@ typedef struct slot {
 
 #define HELD       (UINT64_C(1) << 63)
 #define KIND_SHIFT 61 /* 0, 1, 2: of the first, second, third upstream that the request asks; */
+#define KIND_LAST  2u
 #define KIND_TRY   3u /* or of one try, in the balancer phase */
 #define PERMIT     ((UINT64_C(1) << KIND_SHIFT) - 1)
 
