@@ -67,6 +67,7 @@ static int l_renew(lua_State *L) {
   g->wants_body = g->classifies || flag(L, "remembers");
   g->remembers = flag(L, "remembers");
   g->has_keys = flag(L, "has_keys");
+  g->revalidates = flag(L, "revalidates");
   lua_getfield(L, 5, "same_ms");
   g->same_ms = (uint32_t)lua_tointeger(L, -1);
   lua_getfield(L, 5, "deadline_ms");
@@ -108,6 +109,9 @@ static void push_options(lua_State *L, const neap_engine_options *o) {
       {"successes", l_successes},
       {"notify", engine_l_notify},
       {"log", engine_l_log},
+      {"kept", engine_l_kept},
+      {"pack", engine_l_pack},
+      {"unpack", engine_l_unpack},
       {NULL, NULL},
   };
   lua_newtable(L);
@@ -125,6 +129,12 @@ static void push_options(lua_State *L, const neap_engine_options *o) {
   lua_setfield(L, -2, "clock");
   lua_pushboolean(L, !o->no_watch);
   lua_setfield(L, -2, "is_watching");
+  lua_pushstring(L, o->state_dir); /* NULL: nil */
+  lua_setfield(L, -2, "state_dir");
+  if (o->on_replay) {
+    lua_pushcfunction(L, engine_l_replay);
+    lua_setfield(L, -2, "replay");
+  }
 }
 
 /* require "neap.engine".open(options) -> true | nil, errors as one text */
@@ -188,6 +198,7 @@ bool neap_engine_open(uv_loop_t *loop, const neap_engine_options *options, neap_
   bool done = open_lua(&o);
   e->on_log = options->on_log;
   e->on_event = options->on_event;
+  e->on_replay = options->on_replay;
   e->data = options->data;
   if (done)
     *out = e;
@@ -215,8 +226,17 @@ static void on_closer(uv_timer_t *closer) {
   uv_close((uv_handle_t *)closer, on_closer_closed);
 }
 
+/* engine.close() */
+static int flush(lua_State *L) {
+  engine_push_function(L, "close");
+  lua_call(L, 0, 0);
+  return 0;
+}
+
 void neap_engine_close(neap_engine *e, void (*closed)(void *data), void *data) {
   assert(!e->is_closing);
+  engine_close_durable(e);
+  if (e->module) engine_run(e, flush, NULL, "closing files");
   engine_lua_release(e);
   e->is_closing = true;
   e->closed = closed;

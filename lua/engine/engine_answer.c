@@ -83,6 +83,7 @@ static void read_answer(lua_State *L, int table, neap_answer *answer) {
   answer->status = (int)number_field(L, table, "status");
   answer->age_ms = number_field(L, table, "age_ms");
   answer->retry_after_ms = number_field(L, table, "retry_after_ms");
+  answer->pending = number_field(L, table, "pending");
 
   neap_header *rows = (neap_header *)malloc(count * sizeof *rows + bytes + 1);
   if (!rows) luaL_error(L, "no memory for an answer of %I bytes", (LUAI_UACINT)bytes);
@@ -147,8 +148,13 @@ static const kept_answer *to_kept(lua_State *L, int index) {
   return is_kept ? (const kept_answer *)lua_touserdata(L, index) : NULL;
 }
 
+const neap_answer *engine_kept_answer(lua_State *L, int index) {
+  const kept_answer *kept = to_kept(L, index);
+  return kept ? &kept->answer : NULL;
+}
+
 /* Copies the kept answer at `index`, in one piece.  Nothing raises once there is a block. */
-static void read_kept(lua_State *L, int index, neap_answer *answer) {
+void engine_read_kept(lua_State *L, int index, neap_answer *answer) {
   const kept_answer *kept = to_kept(L, index);
   if (!kept) luaL_error(L, "a last good answer is a %s", luaL_typename(L, index));
   neap_header *rows = (neap_header *)malloc(kept->bytes);
@@ -182,6 +188,7 @@ typedef struct asking {
   neap_fallback_cause cause;
   neap_answer *answer;
   int from; /* the first stage that is to be asked */
+  bool can_wait;
 } asking;
 
 /* As neap_fallback_cause. */
@@ -196,7 +203,8 @@ neap_fallback_cause neap_cause_of(neap_outcome outcome) {
   }
 }
 
-/* engine.fallback(guard, line, cause, call, from) -> answer | kept answer, source, age_ms | nil */
+/* engine.fallback(guard, line, cause, call, from, can_wait) -> answer | kept answer, source, age_ms
+ * | nil */
 static int ask(lua_State *L) {
   const asking *a = (const asking *)lua_touserdata(L, 1);
   engine_push_function(L, "fallback");
@@ -205,12 +213,13 @@ static int ask(lua_State *L) {
   lua_pushstring(L, causes[a->cause]);
   engine_push_call(L);
   lua_pushinteger(L, a->from);
-  lua_call(L, 5, 3);
+  lua_pushboolean(L, a->can_wait);
+  lua_call(L, 6, 3);
   int answer = lua_gettop(L) - 2;
   if (lua_isuserdata(L, answer)) {
     bool is_own = strcmp(luaL_checkstring(L, answer + 1), "last_good") == 0;
     uint64_t age_ms = (uint64_t)lua_tointeger(L, answer + 2);
-    read_kept(L, answer, a->answer);
+    engine_read_kept(L, answer, a->answer);
     a->answer->source = is_own ? "last_good" : "guard";
     a->answer->age_ms = age_ms;
   } else if (!lua_isnil(L, answer)) {
@@ -231,23 +240,35 @@ static int ask_first(lua_State *L) {
   a->from = 2;
   if (lua_isnil(L, -1)) return 0;
   uint64_t age_ms = (uint64_t)lua_tointeger(L, -1);
-  read_kept(L, -2, a->answer);
+  engine_read_kept(L, -2, a->answer);
   a->answer->source = "last_good";
   a->answer->age_ms = age_ms;
   return 0;
 }
 
-bool neap_guard_fallback(neap_guard *g, const char *key, size_t key_length,
-                         neap_fallback_cause cause, const neap_request *request,
-                         const neap_result *result, neap_answer *answer) {
+static bool ask_chain(neap_guard *g, const char *key, size_t key_length, neap_fallback_cause cause,
+                      const neap_request *request, const neap_result *result, neap_answer *answer,
+                      bool can_wait) {
   neap_engine *e = g->engine;
   *answer = (neap_answer){.owner = NULL};
   if (e->is_closing || !(g->causes & 1u << cause)) return false;
-  asking a = {g, engine_line_of(g, key, key_length, true), cause, answer, 1};
+  asking a = {g, engine_line_of(g, key, key_length, true), cause, answer, 1, can_wait};
   if (!a.line) return false;
   engine_scope outer = engine_enter(e, request, result, false);
   if (g->first_good != LUA_NOREF) engine_run(e, ask_first, &a, g->name);
   if (answer->owner == NULL) engine_run(e, ask, &a, g->name);
   engine_leave(e, outer);
   return answer->owner != NULL;
+}
+
+bool neap_guard_fallback(neap_guard *g, const char *key, size_t key_length,
+                         neap_fallback_cause cause, const neap_request *request,
+                         const neap_result *result, neap_answer *answer) {
+  return ask_chain(g, key, key_length, cause, request, result, answer, false);
+}
+
+bool neap_guard_fallback_pending(neap_guard *g, const char *key, size_t key_length,
+                                 neap_fallback_cause cause, const neap_request *request,
+                                 const neap_result *result, neap_answer *answer) {
+  return ask_chain(g, key, key_length, cause, request, result, answer, true);
 }

@@ -92,6 +92,26 @@ static void push_args(lua_State *L) {
   lua_setfield(L, -2, "n");
 }
 
+/* { method, target, headers = { name, value, ... }, body }: all of it, to be sent again. */
+static void push_raw(lua_State *L, const neap_request *r) {
+  lua_createtable(L, 0, 4);
+  lua_pushstring(L, method_of(r));
+  lua_setfield(L, -2, "method");
+  push_target(L, r);
+  lua_setfield(L, -2, "target");
+  lua_createtable(L, 2 * (int)r->header_count, 0);
+  for (size_t i = 0; i < r->header_count; i++) {
+    const neap_header *h = &r->headers[i];
+    lua_pushlstring(L, h->name, h->name_length);
+    lua_rawseti(L, -2, 2 * (lua_Integer)i + 1);
+    lua_pushlstring(L, h->value, h->value_length);
+    lua_rawseti(L, -2, 2 * (lua_Integer)i + 2);
+  }
+  lua_setfield(L, -2, "headers");
+  push_body(L, r->body, r->body_length);
+  lua_setfield(L, -2, "body");
+}
+
 static bool push_lazy(lua_State *L, const neap_engine *e, const char *field) {
   const neap_result *result = e->scope.result;
   const neap_request *request = e->scope.request;
@@ -103,6 +123,8 @@ static bool push_lazy(lua_State *L, const neap_engine *e, const char *field) {
     push_request(L, request);
   else if (request && strcmp(field, "args") == 0)
     push_args(L);
+  else if (request && strcmp(field, "raw") == 0)
+    push_raw(L, request);
   else if (request && strcmp(field, "id") == 0)
     engine_push_identity(L, e, "", 0);
   else

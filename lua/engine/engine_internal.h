@@ -6,6 +6,7 @@
  *   engine_call.c      a result as the policy's `call` table
  *   engine_answer.c    the fallback chain: an answer of Lua's as a block of C memory
  *   engine_remember.c  good answers: which may be kept, and for whom
+ *   engine_durable.c   queued calls, answers at once, kept answers as text
  *   engine_operate.c   snapshot, mode, reset, reload
  *   engine_event.c     events and log lines
  *   neap/engine.lua    the Lua half: policies, guards, hot reload
@@ -45,6 +46,9 @@ typedef struct engine_kept {
 } engine_kept;
 #define ENGINE_KEPT 256
 
+/* Whoever waits for a queued call to be on the disk. */
+typedef struct engine_waiter engine_waiter;
+
 struct neap_guard {
   neap_engine *engine;
   neap_guard *next;        /* in the order they came */
@@ -62,6 +66,7 @@ struct neap_guard {
   bool classifies;               /* it has a classify of its own, */
   bool asks; /* or wants to see every call for another reason: a trip or decide function */
   bool wants_body;
+  bool revalidates; /* it may have an answer before anybody is asked */
   bool remembers;   /* it has a last_good stage, */
   bool has_keys;    /* with a key function */
   int first_good;   /* ref: asks the chain's first stage, if that is one without; or LUA_NOREF */
@@ -85,7 +90,9 @@ struct neap_engine {
 
   void (*on_event)(void *data, const neap_event *event);
   void (*on_log)(void *data, neap_log_level level, const char *line);
+  void (*on_replay)(void *data, const neap_queued *queued);
   void *data;
+  engine_waiter *waiters;
 
   int module;            /* ref of neap.engine */
   const void *kept_meta; /* the metatable of kept answers */
@@ -176,7 +183,23 @@ void engine_push_identity(lua_State *L, const neap_engine *e, const char *prefix
 /* Pushes a copy of an answer, to be kept, and answers how many bytes it takes. */
 size_t engine_push_kept(lua_State *L, const neap_answer *answer);
 
+/* The kept answer at `index`, or NULL if there is none; and a copy of it in C memory, or an error. */
+const neap_answer *engine_kept_answer(lua_State *L, int index);
+void engine_read_kept(lua_State *L, int index, neap_answer *answer);
+
 /* Adds the metatable that it needs, once. */
 void engine_open_answer(lua_State *L);
+
+/* ---- engine_durable.c ------------------------------------------------------------------------ */
+
+/* Lua functions: kept(pending, is_kept), replay(handle, key, id, request, token), pack(kept answer)
+ * and unpack(text). */
+int engine_l_kept(lua_State *L);
+int engine_l_replay(lua_State *L);
+int engine_l_pack(lua_State *L);
+int engine_l_unpack(lua_State *L);
+
+/* Tells all who wait that they do so in vain. */
+void engine_close_durable(neap_engine *e);
 
 #endif

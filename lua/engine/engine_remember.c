@@ -56,9 +56,10 @@ static bool forbids_keeping(const neap_header *h) {
   return false;
 }
 
-/* A part, or "not modified", answers nobody else's request. */
+/* A part, or "not modified", answers nobody else's request; that there is nothing (404, 410) is not
+ * what anybody is to be told for long. */
 static bool is_whole(const neap_request *request, const neap_answer *answer) {
-  static const int statuses[] = {200, 203, 204, 300, 301, 308, 404, 410};
+  static const int statuses[] = {200, 203, 204, 300, 301, 308};
   for (size_t i = 0; request && i < request->header_count; i++)
     if (is_named(&request->headers[i], "range")) return false;
   for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)

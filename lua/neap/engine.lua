@@ -11,6 +11,7 @@ local guard = require "neap.guard"
 local line = require "neap.line"
 local policy_files = require "neap.policy_files"
 local reload = require "neap.reload"
+local tend = require "neap.tend"
 local watch = require "neap.watch"
 
 local engine = {
@@ -27,6 +28,13 @@ local REFUSALS = {
 local native -- what C gave: attach, renew, notify, log, now
 local handles = {} -- of guards, for C
 local paths = {} -- of guards' files, by name
+local pending, refreshing, replaying = {}, {}, {} -- what C is to say more about, by number
+local last_number = 0
+
+local function next_number()
+  last_number = last_number + 1
+  return last_number
+end
 
 -- ---- Events -----------------------------------------------------------------------------------
 
@@ -42,6 +50,43 @@ local function on_reload(event)
   native.notify(event)
 end
 
+-- ---- The engine as a host ---------------------------------------------------------------------
+
+local NOTHING_TO_DO = { GET = true, HEAD = true, OPTIONS = true, TRACE = true }
+
+local host = { name = "engine", outlives = true, waits_later = false }
+
+function host.spawn(f, ...)
+  coroutine.wrap(f)(...)
+end
+
+function host.sync(descriptor, done)
+  local uv = require "luv"
+  local request, message = uv.fs_fdatasync(descriptor, function(err)
+    if err then done(nil, err) else done(true) end
+  end)
+  if not request then done(nil, message) end
+end
+
+local function has_body(headers)
+  for i = 1, #headers, 2 do
+    local name = headers[i]:lower()
+    if name == "transfer-encoding" then return true end
+    if name == "content-length" and tonumber(headers[i + 1]) ~= 0 then return true end
+  end
+  return false
+end
+
+--- A request as it is put into a queue: one that asks for something to be done.
+function host.question(call)
+  local request = call.raw
+  if not request or NOTHING_TO_DO[request.method] then return nil end
+  if not request.body and has_body(request.headers) then
+    return nil, "the request's body was not kept whole"
+  end
+  return { request = request }
+end
+
 -- ---- Guards -----------------------------------------------------------------------------------
 
 local function renew(name)
@@ -54,12 +99,14 @@ local function renew(name)
     deadline_ms = of_policy.deadline_ms, retries = of_policy.retry ~= nil,
     wait_ms = of_policy.bulkhead and of_policy.bulkhead.wait_ms,
     first_good = of_guard.chain:first_good(of_policy),
+    revalidates = of_guard.chain:is_at_once(of_policy),
   }
   for _, stage in ipairs(of_policy.stages) do
     if stage.kind == "last_good" then
       flags.remembers = true
       flags.has_keys = flags.has_keys or stage.key ~= nil
-      local tenth_ms = (stage.max_age_ms or math.huge) / 10
+      local life_ms = stage.revalidate_after_ms or stage.max_age_ms or math.huge
+      local tenth_ms = life_ms / 10
       if tenth_ms < flags.same_ms then flags.same_ms = math.floor(tenth_ms) end
     end
   end
@@ -89,8 +136,11 @@ local function make(of_policy)
     guards = engine.guards,
     on_event = on_transition,
     log = native.log,
+    host = host,
+    state_dir = native.state_dir,
   })
   if not ok then return nil, tostring(made) end
+  if engine.tending then engine.tending:add(made) end
   return made
 end
 
@@ -168,13 +218,36 @@ local function consult(of_line, call)
   end
 end
 
+--- 202: it will be done.
+local function queued(of_guard, info)
+  local number
+  if info.durable then
+    number = next_number()
+    pending[number] = { guard = of_guard, durable = info.durable }
+  end
+  return {
+    status = 202, headers = { "Content-Type", "application/json" },
+    body = ('{"id":"%s"}'):format(info.id), source = "queue", pending = number,
+  }
+end
+
+--- Tells C when the queued call of that number is on the disk.
+function engine.when_kept(number)
+  local one = pending[number]
+  pending[number] = nil
+  if not one then return native.kept(number, false) end
+  one.durable(function(ok) native.kept(number, ok == true) end)
+end
+
 --- Asks the chain, from that stage on: an answer as engine_answer.c reads it | one that it keeps,
 --- its source and age | nil.
-function engine.fallback(of_guard, of_line, cause, call, from)
+function engine.fallback(of_guard, of_line, cause, call, from, can_wait)
   call.cause, call.key = cause, of_line.key
+  host.waits_later = can_wait
   local answered, value, err, info =
     of_guard.chain:run(of_line, of_guard.policy, call, nil, consult, from)
   if not answered then return nil end
+  if info.source == "queue" then return queued(of_guard, info) end
   if value == nil then
     return {
       status = err.status or 503, headers = {}, source = info.source, kind = err.kind,
@@ -190,6 +263,48 @@ function engine.fallback(of_guard, of_line, cause, call, from)
   answer.source, answer.age_ms = info.source, info.age_ms
   return answer
 end
+
+--- A last good answer before anybody is asked: it, its age, and the number of a refresh that is due
+--- or 0 | nil.
+function engine.at_once(of_guard, of_line, call)
+  call.key = of_line.key
+  local value, age_ms, due = of_guard.chain:kept_now(of_line, of_guard.policy, call)
+  if type(value) ~= "userdata" then return nil end
+  if due == nil then return value, age_ms, 0 end
+  local number = next_number()
+  refreshing[number] = { chain = of_guard.chain, due = due }
+  return value, age_ms, number
+end
+
+--- That refresh has ended.
+function engine.refreshed(number)
+  local one = refreshing[number]
+  refreshing[number] = nil
+  if one then one.chain:refreshed(one.due) end
+end
+
+-- ---- Queued calls -----------------------------------------------------------------------------
+
+local function replay(of_guard, entry, done)
+  local number = next_number()
+  replaying[number] = done
+  native.replay(handles[of_guard.name], entry.key, entry.id, entry.request, number)
+end
+
+--- What a queued call came to.
+function engine.replayed(number, verdict, reason, wait_ms)
+  local done = replaying[number]
+  replaying[number] = nil
+  if done then done(verdict, reason, wait_ms > 0 and wait_ms or nil, native.now()) end
+end
+
+--- Writes what is to be written, before the engine is closed.
+function engine.close()
+  if engine.tending then engine.tending:close() end
+  for _, of_guard in pairs(engine.guards) do of_guard:close() end
+end
+
+-- ---- Good answers -----------------------------------------------------------------------------
 
 --- Keeps a good answer for the last_good stages.
 ---@param answer userdata as only engine_answer.c reads it
@@ -218,6 +333,9 @@ end
 --- True | nil, all that is wrong, one line each.
 function engine.open(options)
   native = options
+  host.pack, host.unpack = native.pack, native.unpack
+  host.replay = native.replay and replay
+  if native.state_dir then engine.tending = tend.start {} end
   engine.panel = core.panel(options.max_breakers)
   engine.started_ms = options.now()
   native.successes(plain_successes())

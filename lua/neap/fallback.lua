@@ -409,21 +409,39 @@ end
 
 --- A last good answer before anybody is asked, if the policy revalidates behind its callers' backs.
 ---@param policy table
+---@param call table as the policy's functions see it
+---@return any value
+---@return number|nil age_ms nil: there is none, and the dependency is to be asked
+---@return any due the answer's key, if it is to be refreshed: refreshed(due) when that has ended
+function Chain:kept_now(line, policy, call)
+  local stage = self.revalidates[policy]
+  local key = stage and key_of(self, stage, line, call)
+  if key == nil then return nil, nil, nil end
+  local now_ms = line.native:now()
+  local value, age_ms = self.stores[stage]:get(key, now_ms, stage.max_age_ms or UNBOUNDED)
+  if not age_ms then return nil, nil, nil end
+  count(self, stage, "answered", 0)
+  local is_due = age_ms > stage.revalidate_after_ms
+    and self.refreshes:begin(key, now_ms, policy.timeout_ms)
+  return value, age_ms, is_due and key or nil
+end
+
+--- A refresh has ended, however that was.
+---@param due any
+function Chain:refreshed(due)
+  self.refreshes:done(due)
+end
+
+--- The same for a Lua program: what kept_now has, refreshed by f(...) in the background.
+---@param policy table
 ---@param f function that would be called, with the arguments after it
 ---@return any value, neap.Info|nil info nil: there is none, and f is to be called
 function Chain:at_once(line, policy, f, ...)
-  local stage = self.revalidates[policy]
-  if not stage then return nil, nil end
-  local now_ms, args = line.native:now(), { n = select("#", ...), ... }
-  local key = key_of(self, stage, line, { key = line.key, args = args })
-  if key == nil then return nil, nil end
-  local value, age_ms = self.stores[stage]:get(key, now_ms, stage.max_age_ms or UNBOUNDED)
+  if not self.revalidates[policy] then return nil, nil end
+  local args = { n = select("#", ...), ... }
+  local value, age_ms, due = self:kept_now(line, policy, { key = line.key, args = args })
   if not age_ms then return nil, nil end
-  count(self, stage, "answered", 0)
-  local is_due = age_ms > stage.revalidate_after_ms
-  if is_due and self.refreshes:begin(key, now_ms, policy.timeout_ms) then
-    revalidate.start(self.refreshes, line, key, f, args)
-  end
+  if due ~= nil then revalidate.start(self.refreshes, line, due, f, args) end
   return value, { source = "last_good", age_ms = age_ms, cause = "revalidate" }
 end
 

@@ -50,6 +50,7 @@ struct lua_State;
 typedef struct uv_loop_s uv_loop_t; /* as in uv.h */
 typedef struct neap_engine neap_engine;
 typedef struct neap_guard neap_guard;
+struct neap_queued;
 
 /* The NEAP_ABI that libneap-engine was built with: see neap_abi(). */
 NEAP_API uint32_t neap_engine_abi(void);
@@ -95,6 +96,9 @@ typedef struct neap_engine_options {
   size_t lua_memory_bytes; /* the most that Lua may hold; 0: 64 MiB */
   neap_clock clock;        /* .now_ms NULL: neap_clock_precise() */
   bool no_watch;           /* true: files are looked at by neap_engine_reload() only */
+  /* A directory of this user's, 0700: for last good answers and queued calls that outlive the
+   * process.  NULL: none do, and fallback.queue declines. */
+  const char *state_dir;
 
   /* Transitions and reloads, one at a time, in order, after the engine's own bookkeeping.
    * NULL: none. */
@@ -102,6 +106,8 @@ typedef struct neap_engine_options {
   /* One line without its newline: policy faults and warnings; events' texts too, if there is no
    * on_event.  NULL: to stderr, from NEAP_LOG_WARNING on. */
   void (*on_log)(void *data, neap_log_level level, const char *line);
+  /* A queued call is to be made again: see neap_queued.  NULL: fallback.queue declines. */
+  void (*on_replay)(void *data, const struct neap_queued *queued);
   void *data;
 } neap_engine_options;
 
@@ -125,7 +131,8 @@ NEAP_API bool neap_engine_open(uv_loop_t *loop, const neap_engine_options *optio
  * fallback declines, and events end; tickets still out may be reported until `closed`.  From
  * `closed` on every guard and ticket is gone.
  *
- * Effects: keeps the loop running until it is done.
+ * Effects: writes last good answers to their files first, and waits for the disk; keeps the loop
+ *          running until it is done.
  * Errors:  none; closing twice is a bug in the caller. */
 NEAP_API void neap_engine_close(neap_engine *engine, void (*closed)(void *data), void *data);
 
@@ -309,10 +316,11 @@ typedef struct neap_answer {
   size_t header_count;
   const void *body;
   size_t body_length;
-  const char *source;      /* "last_good", "default", "fail", "guard", "function" */
+  const char *source;      /* "last_good", "default", "fail", "guard", "queue", "function" */
   const char *kind;        /* "fail": of what, as the stage says or else as the breaker refused */
   uint64_t age_ms;         /* last_good: how old it is */
   uint64_t retry_after_ms; /* "fail": what to tell the client; 0: nothing */
+  uint64_t pending;        /* of neap_guard_fallback_pending(): not true yet; 0: it is */
   void *owner;             /* the engine's */
 } neap_answer;
 
@@ -321,11 +329,25 @@ typedef struct neap_answer {
  * Answers false if the policy has no stage for it or every stage declined: the program then answers
  * by itself.
  *
- * Effects: runs the policy's stages under their budgets.
+ * A fallback.queue stage takes the request as it is: do not pass one whose body was not kept whole.
+ *
+ * Effects: runs the policy's stages under their budgets.  Of a queue it waits for the disk: to go on
+ *          meanwhile, see neap_guard_fallback_pending().
  * Owns:    *answer, until neap_answer_free(). */
 NEAP_API bool neap_guard_fallback(neap_guard *guard, const char *key, size_t key_length,
                                   neap_fallback_cause cause, const neap_request *request,
                                   const neap_result *result, neap_answer *answer);
+
+/* The same, without waiting for the disk: if answer->pending is not 0, neap_guard_when_kept() has to
+ * be called for it, and the answer is not to be told before that says so. */
+NEAP_API bool neap_guard_fallback_pending(neap_guard *guard, const char *key, size_t key_length,
+                                          neap_fallback_cause cause, const neap_request *request,
+                                          const neap_result *result, neap_answer *answer);
+
+/* Calls `kept` once, from the loop or from inside this call: is_kept true, and the answer is true;
+ * or false, and the program answers by itself.  NULL: takes that back, nobody wants to know. */
+NEAP_API void neap_guard_when_kept(neap_guard *guard, uint64_t pending,
+                                   void (*kept)(void *data, bool is_kept), void *data);
 
 /* Frees what neap_guard_fallback() filled.  All zero is fine.  May be called until the engine's
  * `closed`. */
@@ -343,6 +365,41 @@ NEAP_API void neap_answer_free(neap_answer *answer);
  *          again within 250 ms or a tenth of max_age_ms. */
 NEAP_API void neap_guard_remember(neap_guard *guard, const char *key, size_t key_length,
                                   const neap_request *request, const neap_answer *answer);
+
+/* Before anything is asked: has the policy an answer that it wants used at once
+ * (fallback.last_good's revalidate_after_ms)?
+ *
+ * Answers true and fills *answer, as a fallback would.  If *refresh is not 0 then, the answer is old:
+ * the program is to make the call all the same, with nobody waiting for it (acquire, report,
+ * remember), and to call neap_guard_refreshed() when it has ended, however that was. */
+NEAP_API bool neap_guard_at_once(neap_guard *guard, const char *key, size_t key_length,
+                                 const neap_request *request, neap_answer *answer,
+                                 uint64_t *refresh);
+NEAP_API void neap_guard_refreshed(neap_guard *guard, uint64_t refresh);
+
+/* ---- Queued calls ---------------------------------------------------------------------------- */
+
+/* A call that a fallback.queue stage has kept, to be made now: acquire with this guard and key, make
+ * it with `id` as its idempotency key, report, and call neap_engine_replayed().  One of a queue is
+ * under way at a time.  Owns: all of it lives until on_replay returns. */
+typedef struct neap_queued {
+  neap_guard *guard;
+  const char *key;
+  size_t key_length;
+  const char *id;
+  const neap_request *request;
+  uint64_t token; /* for neap_engine_replayed() */
+} neap_queued;
+
+typedef enum neap_replay {
+  NEAP_REPLAY_DONE = 0, /* it was carried out: the report said NEAP_SUCCESS */
+  NEAP_REPLAY_OWN,      /* the dependency says that the call is wrong: NEAP_NEUTRAL */
+  NEAP_REPLAY_LATER     /* refused, failed, too late */
+} neap_replay;
+
+/* What it came to.  `reason` may be NULL; after wait_ms (0: some time) it is made again. */
+NEAP_API void neap_engine_replayed(neap_engine *engine, uint64_t token, neap_replay verdict,
+                                   const char *reason, uint64_t wait_ms);
 
 /* ---- Operating ------------------------------------------------------------------------------- */
 
