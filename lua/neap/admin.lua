@@ -306,8 +306,11 @@ function Admin:post_params(request, policy, query)
   return answer_json(200, row)
 end
 
+local READ_AGAIN = "nor needed: files that change are read again within seconds, in all workers "
+  .. "and threads; GET /policies says what is in force"
+
 function Admin:post_reload()
-  if not self.reload then return problem(501, "Not here", "this host has no files to reload") end
+  if not self.reload then return problem(501, "Not here", READ_AGAIN) end
   local reloaded, failed, message = self.reload()
   local errors = { message }
   for _, row in ipairs(self:rows()) do errors[#errors + 1] = row.error end
@@ -395,7 +398,8 @@ end
 function Admin:handle(request)
   local is_health = request.target:match("^/healthz%??[^/]*$")
     and (request.method == "GET" or request.method == "HEAD")
-  local refusal = not is_health and access.refusal(request, self.token and self.token())
+  local refusal = not is_health and access.refusal(request, self.token and self.token(),
+    self.token ~= nil)
   local answer = refusal or self:route(request)
   answer.headers = answer.headers or {}
   answer.headers["Cache-Control"] = "no-store"

@@ -319,6 +319,23 @@ describe("a browser on the same machine", function()
   end)
 end)
 
+describe("a host that reads files again by itself, and takes no token", function()
+  before_each(function()
+    pages = admin.open { guards = function() return { flags = guard } end }
+  end)
+
+  it("says so when it is asked to reload", function()
+    local answer, value = post "/reload"
+    assert.equal(501, answer.status)
+    assert.is_truthy(value.detail:find("read again within seconds", 1, true))
+  end)
+
+  it("speaks of no option that it does not have", function()
+    local _, value = get("/breakers", { headers = { host = "evil.example" } })
+    assert.equal("Host: evil.example is a name; ask for localhost or an address", value.detail)
+  end)
+end)
+
 describe("with a token", function()
   before_each(function() token = "0123456789abcdef" end)
 

@@ -73,6 +73,16 @@ for _ in 1 2 3; do gets 200 /; done
 says "$unstarted" 0
 nginx_stop 1 # nginx warns of that directive
 
+site no_cjson "init_worker_by_lua_block {
+    neap.start()
+    package.loaded.cjson = nil
+    package.preload.cjson = function() error('it is not there') end
+  } $log"
+gets 501 /neap/breakers
+grep -q 'needs the Lua module cjson' "$dir/body" || fail "not said what is missing: $(cat "$dir/body")"
+gets 200 /
+nginx_stop
+
 # ---- What is done by hand ----
 
 site by_hand "$start $log"
@@ -97,6 +107,9 @@ gets 200 /neap/metrics
 grep -q '^neap_nginx_requests ' "$dir/body" || fail "no numbers of nginx: $(cat "$dir/body")"
 gets 200 /neap/policies
 gets 403 $breaker -H 'Host: shop.example' # a browser that was sent here by a name
+! grep -q admin-token "$dir/body" || fail "an option of the sidecar: $(cat "$dir/body")"
+gets 501 /neap/reload -X POST
+grep -q 'read again within seconds' "$dir/body" || fail "no word of the timer: $(cat "$dir/body")"
 
 for _ in 1 2 3; do gets 500 "/?how=500"; done
 works() { [ "$(status /)" = 200 ]; }

@@ -27,8 +27,9 @@ end
 --- Nil if the request may be answered, else what to answer instead.
 ---@param request neap.admin.request
 ---@param token? string  what the client must know; nil: only this machine can ask
+---@param may_have_token? boolean  whether the host takes one, by --admin-token-file
 ---@return neap.admin.answer?
-function access.refusal(request, token)
+function access.refusal(request, token, may_have_token)
   local headers = request.headers
   if token then
     local given = (headers.authorization or ""):match("^[Bb]earer +(%S+)%s*$")
@@ -39,8 +40,8 @@ function access.refusal(request, token)
     end
   elseif not is_own_host(headers.host or "localhost") then
     return problem(403, "Not by this name",
-      ("Host: %s is a name; ask for localhost or an address, or use --admin-token-file")
-      :format(headers.host))
+      ("Host: %s is a name; ask for localhost or an address%s")
+      :format(headers.host, may_have_token and ", or use --admin-token-file" or ""))
   end
   if request.method == "GET" or request.method == "HEAD" then return nil end
   local origin, site = headers.origin, headers["sec-fetch-site"]
