@@ -94,7 +94,7 @@ docs: build
 
 install: PRESET = install
 install: build
-	@DESTDIR="$(DESTDIR)" cmake --install build/install $(if $(PREFIX),--prefix "$(PREFIX)") >/dev/null
+	@umask 022; DESTDIR="$(DESTDIR)" cmake --install build/install $(if $(PREFIX),--prefix "$(PREFIX)") >/dev/null
 	@echo "installed: $(DESTDIR)$(or $(PREFIX),/usr/local)"
 
 uninstall:
@@ -104,7 +104,7 @@ packages:
 	@scripts/deps.sh packages
 	@$(MAKE) --no-print-directory build PRESET=packages
 	@rm -f build/packages/*.deb
-	@cd build/packages && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+	@umask 022; cd build/packages && cpack -G DEB >cpack.log 2>&1 || { cat cpack.log; exit 1; }
 	@ls build/packages/*.deb
 
 clean:

@@ -12,9 +12,11 @@ endif()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME neap)
-set(CPACK_PACKAGE_CONTACT "neap contributors <neap@example.org>"
-  CACHE STRING "Maintainer of the packages"
-)
+# Who makes them answers for them, and says so as to Debian's own tools; else it is the machine's.
+set(CPACK_PACKAGE_CONTACT "local build of neap <root@localhost>")
+if(NOT "$ENV{DEBFULLNAME}" STREQUAL "" AND NOT "$ENV{DEBEMAIL}" STREQUAL "")
+  set(CPACK_PACKAGE_CONTACT "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+endif()
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)

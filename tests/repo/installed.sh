@@ -19,7 +19,7 @@ use_tree() {
   say "$kind: find_package(neap)"
 
   export PKG_CONFIG_PATH="$libdir/pkgconfig"
-  [ "$(pkg-config --modversion neap)" = "$version" ]
+  [ "$(pkg-config --modversion neap)" = "${version%%-*}" ]
   cc -std=c11 tests/repo/smoke.c $(pkg-config --cflags --libs neap) -o "$tmp/core-$kind"
   "$tmp/core-$kind"
   cc -std=c11 tests/repo/consumer/use_shared.c $(pkg-config --cflags --libs neap-shared) \

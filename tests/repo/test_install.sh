@@ -49,11 +49,12 @@ say "uninstall"
 
 # make hands on where to; a cmake that only talks shows it.
 mkdir "$tmp/bin"
-printf '#!/bin/sh\necho "DESTDIR=$DESTDIR $*" >>"%s"\n' "$tmp/asked" >"$tmp/bin/cmake"
+printf '#!/bin/sh\necho "DESTDIR=$DESTDIR $*" >>"%s"\numask >"%s"\n' "$tmp/asked" "$tmp/umask" >"$tmp/bin/cmake"
 chmod +x "$tmp/bin/cmake"
-PATH="$tmp/bin:$PATH" make install DESTDIR=/stage PREFIX=/opt >/dev/null
+(umask 077 && PATH="$tmp/bin:$PATH" make install DESTDIR=/stage PREFIX=/opt >/dev/null)
 asked() { grep -qxF -- "$1" "$tmp/asked" || die "$1, but: $(cat "$tmp/asked")"; }
 asked "DESTDIR=/stage --install build/install --prefix /opt"
+[ "$(cat "$tmp/umask")" = 0022 ] || die "everybody can use what root installs: $(cat "$tmp/umask")"
 PATH="$tmp/bin:$PATH" make uninstall >/dev/null
 asked "DESTDIR= -DBUILD=build/install -P cmake/NeapUninstall.cmake"
 say "make install, make uninstall"

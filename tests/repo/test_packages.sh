@@ -6,12 +6,28 @@ set -eu
 tmp=$(mktemp -d)
 server=""
 trap '[ -z "$server" ] || kill $server 2>/dev/null; rm -rf "$tmp"' EXIT
+umask 022
 version=$(sed -n 's/^#define NEAP_VERSION "\(.*\)"/\1/p' core/include/neap/neap.h)
+debian=$(echo "$version" | tr - '~')
 abi=$(sed -n 's/^#define NEAP_ABI \(.*\)/\1/p' core/include/neap/neap.h)
 . tests/repo/installed.sh
 
-# As `make packages` does, but for the compiler's time.
-cmake --preset packages -B "$tmp/build" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS= >/dev/null
+# As `make packages` does, but for the compiler's time.  Without a maintainer, they are this machine's.
+unset DEBFULLNAME DEBEMAIL
+configure() { cmake --preset packages -B "$@" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS= >/dev/null; }
+says() { grep -qxF "set(CPACK_PACKAGE_$1 \"$2\")" "$tmp/build/CPackConfig.cmake" || die "$1: not $2"; }
+mkdir "$tmp/candidate"
+cp -r CMake* core lua cmake docs policies examples README.md CHANGELOG.md LICENSE "$tmp/candidate"
+sed -i 's/^#define NEAP_VERSION ".*/#define NEAP_VERSION "9.8.0-rc1"/' "$tmp/candidate/core/include/neap/neap.h"
+(cd "$tmp/candidate" && configure "$tmp/build")
+says VERSION "9.8.0~rc1"
+grep -q '^Version: 9.8.0$' "$tmp/build/neap.pc" || die "pkg-config and CMake compare numbers"
+rm -rf "$tmp/build" "$tmp/candidate"
+say "a release candidate comes before its release"
+configure "$tmp/build"
+says CONTACT "local build of neap <root@localhost>"
+export DEBFULLNAME="A. Packer" DEBEMAIL="packer@example.org"
+configure "$tmp/build"
 cmake --build "$tmp/build" --parallel 2 >/dev/null
 (cd "$tmp/build" && cpack -G DEB) >"$tmp/log" 2>&1 || die "cpack: $(cat "$tmp/log")"
 mkdir "$tmp/debs"
@@ -21,9 +37,10 @@ cd "$tmp/debs"
 
 names="libneap$abi libneap-dev libneap-engine$abi libneap-engine-dev lua-neap neap"
 for name in $names; do
-  deb=$(ls "${name}_${version}_"*.deb) || die "there is a package $name"
+  deb=$(ls "${name}_${debian}_"*.deb) || die "there is a package $name"
   field() { dpkg-deb -f "$deb" "$1"; }
-  [ "$(field Package) $(field Version)" = "$name $version" ] || die "$deb is $(field Package)"
+  [ "$(field Package) $(field Version)" = "$name $debian" ] || die "$deb is $(field Package)"
+  [ "$(field Maintainer)" = "A. Packer <packer@example.org>" ] || die "$(field Maintainer)"
   grep -qF "\`$name\`" "$OLDPWD/docs/install.md" || die "docs/install.md tells of $name"
   # Summary and text, as `apt show` and a terminal like them.
   field Description | awk -v name="$name" '{ if (length > 80) exit 1 } END { exit NR < 3 }' ||
@@ -33,6 +50,7 @@ for name in $names; do
     grep -q "/usr/share/doc/$name/$file$" "$tmp/files" || die "$name has a $file"
   done
   ! grep -v ' root/root .* \./usr/' "$tmp/files" || die "$name: all is root's, below /usr"
+  ! grep -v '^-rw-r--r-- \|^[-d]rwxr-xr-x \|^l' "$tmp/files" || die "$name: everybody may read it"
   case $name in
     *-dev) what='include/neap/|lib/[^/]+/(cmake/neap|pkgconfig)/|lib/[^/]+/libneap[a-z-]*\.so ->' ;;
     lib*) what='lib/[^/]+/libneap[a-z-]*\.so\.' ;;
@@ -45,8 +63,8 @@ done
 needs_of() { dpkg-deb -f "$1"_* Depends | tr ',' '\n' | sed 's/^ //'; }
 needs() { needs_of "$1" | grep -q "^$2" || die "$1 depends on $2"; }
 needs "libneap$abi" 'libc6 (>= '
-needs libneap-dev "libneap$abi (= $version)"
-needs "libneap-engine$abi" "libneap$abi (= $version)"
+needs libneap-dev "libneap$abi (= $debian)"
+needs "libneap-engine$abi" "libneap$abi (= $debian)"
 needs "libneap-engine$abi" 'libuv1 '
 needs libneap-engine-dev liblua5.4-dev
 needs lua-neap libc6
