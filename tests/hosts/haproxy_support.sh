@@ -139,12 +139,13 @@ said() {
 }
 says() { said "$@" || fail "'$1' is in the log $count times, not ${2:-at all}: $(cat "$dir/$name/log")"; }
 
-# at_once PATH NUMBER: as many requests, each on a connection of its own; $dir/codes has a line of
+# at_once PATH NUMBER [CURL OPTIONS]: as many requests, each on a connection of its own; $dir/codes has a line of
 # each, its status and the thread that answered
 at_once() {
-  case $1 in *\?*) number="&n=[1-$2]" ;; *) number="?n=[1-$2]" ;; esac
-  curl -sZ --parallel-immediate --parallel-max 50 -o /dev/null \
-    -w '%{http_code} %header{x-thread}\n' "$site$1$number" >"$dir/codes" 2>"$dir/progress"
+  case $1 in *\?*) asked="$1&n=[1-$2]" ;; *) asked="$1?n=[1-$2]" ;; esac
+  shift 2
+  curl -sZ --parallel-immediate --parallel-max 50 -o /dev/null "$@" \
+    -w '%{http_code} %header{x-thread}\n' "$site$asked" >"$dir/codes" 2>"$dir/progress"
 }
 
 # guarded BACKEND POLICY 'its lines': a backend as docs/haproxy.md says

@@ -21,6 +21,7 @@ shut_ones="framed twice nothing reset same zeros value field odd early list"
 policy outcomes "trip = { consecutive_failures = 1000 }, timeout_ms = 600,"
 policy probed "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 300, backoff = 1, jitter = 0 },
   half_open = { probes = 1, lease_ms = 60000 },"
+policy few "trip = { failures = 1000 }, bulkhead = { concurrent = 1 },"
 
 quietly() { "$@" >"$dir/openssl.log" 2>&1; }
 quietly openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost \
@@ -38,6 +39,7 @@ frontend behind
 backend bare
   server up $upstream
 $(guarded outcomes outcomes "server up $upstream")
+$(guarded few few "server up $upstream")
 $(guarded second outcomes "server up $behind proto h2")
 $(guarded probed 'probed/var(txn.way)' "timeout tarpit 200ms
   http-request return status 200 if { var(txn.way) -m str return }
@@ -176,6 +178,14 @@ within 5 given_back
 for way in $ways; do
   metric "neap_probes_total{policy=\"probed\",key=\"$way\"} 1"
 done
+
+# Nor a slot of a bulkhead: each of the two threads has one.
+at_once "/few/?how=slow" 12
+count=$(grep -c ^200 "$dir/codes")
+if [ "$count" -lt 1 ] || [ "$count" -gt 2 ]; then fail "$count calls at once"; fi
+at_once "/few/?how=hang" 12 --max-time 0.2 || :
+free() { for _ in 1 2 3 4 5 6 7 8; do [ "$(status /few/)" = 200 ] || return 1; done; }
+within 5 free
 kill -USR1 "$pid"
 within 10 has_ended
 echo "ok: ways out"
