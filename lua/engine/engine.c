@@ -64,6 +64,7 @@ static int l_renew(lua_State *L) {
   g->causes = (uint32_t)lua_tointeger(L, 6);
   g->classifies = flag(L, "classifies");
   g->asks = flag(L, "asks");
+  g->shadows = flag(L, "shadows");
   g->wants_body = g->classifies || flag(L, "remembers");
   g->remembers = flag(L, "remembers");
   g->has_keys = flag(L, "has_keys");

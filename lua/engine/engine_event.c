@@ -95,9 +95,9 @@ static void read_transition(lua_State *L, neap_transition *moved) {
 
 static neap_event_kind kind_field(lua_State *L) {
   static const char *const kinds[] = {"transition", "reloaded", "reload_failed", "gone",
-                                      "orphaned",   "back",     "params"};
+                                      "orphaned",   "back",     "params",        "shadow"};
   const char *text = text_field(L, "kind");
-  for (int kind = NEAP_EVENT_TRANSITION; kind <= NEAP_EVENT_PARAMS; kind++)
+  for (int kind = NEAP_EVENT_TRANSITION; kind <= NEAP_EVENT_SHADOW; kind++)
     if (strcmp(text, kinds[kind]) == 0) return (neap_event_kind)kind;
   luaL_error(L, "unknown event kind %s", text);
   return NEAP_EVENT_TRANSITION;
@@ -122,7 +122,8 @@ int engine_l_notify(lua_State *L) {
       .text = text_field(L, "text"),
       .at_ms = number_field(L, "at_ms"),
   };
-  if (event.kind == NEAP_EVENT_TRANSITION) read_transition(L, &event.moved);
+  bool has_moved = event.kind == NEAP_EVENT_TRANSITION || event.kind == NEAP_EVENT_SHADOW;
+  if (has_moved) read_transition(L, &event.moved);
   if (e->is_closing) return 0;
   lua_State *outer = e->L;
   e->L = L;

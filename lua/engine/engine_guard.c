@@ -135,6 +135,21 @@ static void tell(neap_guard *g, const engine_line *l, const neap_transition *mov
   engine_run(g->engine, tell_moved, &m, g->name);
 }
 
+typedef struct refusing {
+  const engine_line *line;
+  const char *reason;
+} refusing;
+
+/* engine.refused(line, reason) */
+static int tell_refused(lua_State *L) {
+  const refusing *r = (const refusing *)lua_touserdata(L, 1);
+  engine_push_function(L, "refused");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, r->line->ref);
+  lua_pushstring(L, r->reason);
+  lua_call(L, 2, 0);
+  return 0;
+}
+
 /* Something is wrong with the engine itself: that must not stop the caller's calls. */
 static neap_verdict let_through(neap_ticket *ticket) {
   *ticket = (neap_ticket){{0}};
@@ -172,6 +187,10 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_lengt
     say_why(refusal, g, l, now_ms, verdict);
   }
   tell(g, l, &moved);
+  if (verdict > NEAP_ALLOW_BYPASS && g->shadows) {
+    refusing r = {l, line_refusal(verdict)};
+    engine_run(e, tell_refused, &r, g->name);
+  }
   return verdict;
 }
 

@@ -64,7 +64,8 @@ struct neap_guard {
   engine_kept kept[ENGINE_KEPT]; /* by hash of the identity */
   uint32_t same_ms;              /* for so long the same answer need not be remembered again */
   bool classifies;               /* it has a classify of its own, */
-  bool asks; /* or wants to see every call for another reason: a trip or decide function */
+  bool asks;       /* or wants to see every call: for a trip or decide function, or a shadow, */
+  bool shadows;    /* which wants to see refusals, too */
   bool wants_body;
   bool revalidates; /* it may have an answer before anybody is asked */
   bool remembers;   /* it has a last_good stage, */

@@ -84,9 +84,11 @@ local function check_file(path, settings_for, report)
   local loaded, err = policy.load(path, { settings = settings_for(policy_files.name_of(path)) })
   if loaded then
     report.policies[#report.policies + 1] = loaded
-    return
+    err = loaded.candidate and loaded.candidate.error
   end
-  for _, one in ipairs(err.all or { err }) do report.errors[#report.errors + 1] = one end
+  for _, one in ipairs(err and (err.all or { err }) or {}) do
+    report.errors[#report.errors + 1] = one
+  end
 end
 
 --- Policies that a fallback.guard names and that are not among those that load: wrong in a

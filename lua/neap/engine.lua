@@ -43,6 +43,11 @@ local function on_transition(event)
   native.notify(event)
 end
 
+local function on_shadow(event)
+  event.kind, event.text = "shadow", tostring(event)
+  native.notify(event)
+end
+
 local function on_reload(event)
   local of_policy = engine.guards[event.policy]
   if event.kind == "reload_failed" and of_policy then of_policy:adopt_failed(event.text) end
@@ -94,7 +99,8 @@ local function renew(name)
   local of_policy = of_guard.policy
   local flags = {
     classifies = of_policy.has_classify,
-    asks = of_policy.trip ~= nil or of_policy.decide ~= nil,
+    asks = of_policy.trip ~= nil or of_policy.decide ~= nil or of_guard.candidate ~= nil,
+    shadows = of_guard.candidate ~= nil,
     same_ms = SAME_MS,
     deadline_ms = of_policy.deadline_ms, retries = of_policy.retry ~= nil,
     wait_ms = of_policy.bulkhead and of_policy.bulkhead.wait_ms,
@@ -135,6 +141,7 @@ local function make(of_policy)
     clock = native.clock,
     guards = engine.guards,
     on_event = on_transition,
+    on_shadow = on_shadow,
     log = native.log,
     host = host,
     state_dir = native.state_dir,
@@ -174,6 +181,11 @@ end
 function engine.moved(of_line, moved)
   line.enqueue(of_line, moved)
   of_line.guard.events:deliver()
+end
+
+--- A call was refused in C, and the policy has a shadow.
+function engine.refused(of_line, reason)
+  line.refused(of_line, reason)
 end
 
 --- What the policy generation of that number says of a call, for C to record.

@@ -23,6 +23,7 @@ local core = require "neap.core"
 ---@field hash string of the policy in force
 ---@field by? string who did it by hand
 ---@field at_ms integer on the guard's clock
+---@field shadow? string of a shadow policy, which has moved nothing: its file
 
 local event = {}
 
@@ -65,7 +66,8 @@ function Event:__tostring()
     WENT = self.to == "open" and "failed" or "succeeded",
   }
   local why = (CAUSES_SAID[self.cause] or self.cause):gsub("%u%u+", names)
-  local text = ("%s/%s: %s -> %s: %s"):format(self.policy, self.key, self.from, self.to, why)
+  local who = self.shadow and ("shadow %s would move: "):format(self.shadow) or ""
+  local text = ("%s/%s: %s%s -> %s: %s"):format(self.policy, self.key, who, self.from, self.to, why)
   if self.by then text = text .. ", by " .. self.by end
   if self.to == "open" then
     text = ("%s; open for %s ms, level %s"):format(text, number(self.open_ms), number(self.level))

@@ -16,6 +16,7 @@ local event = require "neap.event"
 local fallback = require "neap.fallback"
 local line = require "neap.line"
 local plain = require "neap.hosts.plain"
+local shadow = require "neap.shadow"
 local retry = require "neap.retry"
 local suggest = require "neap.suggest"
 local tally = require "neap.tally"
@@ -45,6 +46,8 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field clock? neap.Clock before the host's
 ---@field host? neap.Host neap.hosts.plain if not given
 ---@field on_event? fun(event: neap.Event)
+---@field on_shadow? fun(event: neap.Event) is told what a shadow policy would have done; without:
+---  the log is
 ---@field log? fun(level: neap.LogLevel, text: string) without: to stderr, from warnings on
 ---@field serve? function what this guard calls when it is another one's fallback
 ---@field state_dir? string a directory of this user's, 0700: for last good answers and queues that
@@ -298,6 +301,7 @@ function Guard:snapshot(key)
   snapshot.policy, snapshot.key, snapshot.hash = self.name, of_key.key, self.policy.hash
   snapshot.bulkhead_in_flight, snapshot.bulkhead_rejected = of_key.native:slots()
   snapshot.neutral_share = ended > 0 and totals.neutral / ended or 0
+  snapshot.shadow = shadow.snapshot(of_key, self.candidate)
   return snapshot
 end
 
@@ -397,6 +401,10 @@ function Guard:stats()
     policy_errors = self.policy_errors, overflow = self.overflow, breakers = breakers,
     reloads = { ok = self.reloads, failed = self.failed_reloads },
     last_error = self.last_error, hash = self.policy.hash,
+    shadow = self.candidate and {
+      file = self.candidate.file, hash = self.candidate.hash,
+      error = self.policy.candidate.error and tostring(self.policy.candidate.error),
+    },
   }
   for result, count in pairs(self.retries.counts) do stats.retries[result] = count end
   if self.is_shared then share(self, stats) end
@@ -425,15 +433,32 @@ local function clock_now(self)
   return of_clock == "precise" and core.clock_precise() or core.clock_coarse()
 end
 
+--- The candidate that is to judge from then on: one that has a mistake leaves the last good one.
+local function candidate_of(self, policy)
+  local candidate = policy.candidate
+  if candidate and not candidate.policy then candidate = self.candidate end
+  if candidate and not self.shadows then
+    self.shadows = event.queue(function(err)
+      log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err))
+    end)
+    self.shadows:on(self.on_shadow or function(told)
+      core.protect(self.log, "info", tostring(told))
+    end)
+  end
+  return candidate
+end
+
 --- All memory is asked for before anything changes.
 local function put_to_work(self, policy)
   local number = (self.number + 1) % GENERATIONS
-  local options = line.options(policy, self.host)
+  local candidate = candidate_of(self, policy)
+  local options = line.options(policy, self.host, candidate)
   self.chain:adopt(policy, clock_now(self))
   options.is_layered = options.is_layered or self.chain:is_at_once(policy)
   self.generations[number] = policy
   self.generations[(number - KEPT_GENERATIONS - 1) % GENERATIONS] = nil
   self.number, self.policy, self.line_options = number, policy, options
+  self.candidate = candidate
   for _, of_key in pairs(self.lines) do line.adopt(of_key) end
   for _, warning in ipairs(policy.warnings or {}) do
     core.protect(self.log, "warning", ("%s: %s"):format(self.name, said(warning)))
@@ -464,6 +489,7 @@ end
 local KNOWN_OPTIONS = {
   params = "table", panel = "userdata", max_keys = "number", clock = "any", host = "table",
   on_event = "function", log = "function", serve = "function", guards = "any",
+  on_shadow = "function",
   state_dir = "string", replay = "function",
 }
 
@@ -535,6 +561,7 @@ function guard.new(policy, options)
     logged = {}, panel = options.panel, max_keys = options.max_keys or MOST_KEYS,
     lines = {}, count = 0, serve = options.serve,
     policy_errors = 0, overflow = 0, reloads = 0, failed_reloads = 0,
+    on_shadow = options.on_shadow,
     is_shared = options.panel ~= nil and options.panel:path() ~= nil,
   }, Guard)
   self.events = event.queue(function(err)

@@ -18,7 +18,8 @@ local RETRY = { [429] = true, [503] = true }
 ---@param policy neap.Policy
 ---@return boolean
 function upstream.is_plain(policy)
-  return PLAIN[policy.config.classify] ~= nil and proxied.is_plain(policy.classify)
+  return PLAIN[policy.config.classify] ~= nil and not policy.candidate
+    and proxied.is_plain(policy.classify)
 end
 
 --- Headers as policies see them: HAProxy counts values from 0.

@@ -19,6 +19,8 @@ local fallback = require "neap.fallback"
 local layers = require "neap.layers"
 local refusal = require "neap.refusal"
 local retry = require "neap.retry"
+local round_of = require "neap.round"
+local shadow = require "neap.shadow"
 local check_fields = require("neap.reported").check
 
 local OUTCOMES = { success = true, failure = true, timeout = true, neutral = true }
@@ -89,11 +91,7 @@ local function ask_decide(self, policy, retry_after_ms)
   local now_ms = self.native:now()
   local snapshot = self.breaker:snapshot(policy.rules, now_ms)
   if snapshot.state ~= "half_open" then return end
-  local ok, to, fault = core.protect(policy.decide, {
-    succeeded = snapshot.probes_succeeded,
-    failed = snapshot.probes_failed,
-    in_flight = snapshot.probes_in_flight,
-  })
+  local ok, to, fault = core.protect(policy.decide, round_of(snapshot))
   if not ok then to, fault = "open", to end
   if fault then
     self.guard:fault("half_open.decide", fault)
@@ -122,9 +120,12 @@ end
 
 -- ---- Recording --------------------------------------------------------------------------------
 
---- Records an outcome, and lets the policy's rules see it.
+--- Records an outcome, and lets the policy's rules see it; then a candidate, if there is one.
+---@param call table|nil as classify sees it, if anybody has described it
 ---@return "counted"|"stale"|"used"
-local function record(self, permit, kind, outcome, duration_ms, retry_after_ms)
+local function record(self, permit, kind, outcome, duration_ms, retry_after_ms, call)
+  local candidate = self.guard.candidate
+  local age_ms = candidate and self.native:about(permit)
   local reported, moved, is_slow = self.native:give(permit, outcome, duration_ms, retry_after_ms)
   enqueue(self, moved)
   if self.queue then bulkhead.freed(self) end
@@ -137,11 +138,24 @@ local function record(self, permit, kind, outcome, duration_ms, retry_after_ms)
     end
   end
   if outcome == "neutral" then watch_neutral(self) end
+  if candidate and reported ~= "used" then
+    shadow.saw(self, candidate, call, outcome, age_ms, duration_ms, retry_after_ms)
+  end
   self.guard.events:deliver()
+  if candidate then self.guard.shadows:deliver() end
   return reported
 end
 
+--- A host has told the caller of a refusal itself: for the candidate, if there is one.
+---@param self table line
+---@param reason string
+function line.refused(self, reason)
+  local candidate = self.guard.candidate
+  if candidate then shadow.refused(self, candidate, reason) end
+end
+
 local function refused(self, reason, retry_after_ms)
+  line.refused(self, reason)
   return refusal.new {
     kind = reason, policy = self.guard.name, key = self.key,
     retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,
@@ -305,7 +319,7 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
     if fault then guard:fault("classify", fault) end
     if generation.warned[1] then guard:warned(generation) end
   end
-  record(self, permit, kind, outcome, duration_ms, retry_after_ms)
+  record(self, permit, kind, outcome, duration_ms, retry_after_ms, call)
   local last = frame.is_attempt and frame or {}
   last.ended, last.a, last.b, last.call, last.fields = ended, a, b, call, fields
   last.outcome, last.reason, last.retry_after_ms = outcome, reason, retry_after_ms
@@ -365,7 +379,8 @@ function hooks.report(self, permit, given)
   if not owner then generation = guard:generation(generation) end
   local call = filled(of_permit, given, duration_ms)
   local outcome, reason, retry_after_ms = classify(guard, generation, call)
-  return outcome, record(of_permit, permit, kind, outcome, call.duration_ms, retry_after_ms), reason
+  return outcome,
+    record(of_permit, permit, kind, outcome, call.duration_ms, retry_after_ms, call), reason
 end
 
 --- As guard:report, for a host's own call table and a permit that is a plain number: the table is
@@ -380,7 +395,8 @@ function line.report(self, permit, call)
   if kind == "used" then return "neutral", "used" end
   if call.duration_ms == nil then call.duration_ms = duration_ms end
   local outcome, reason, retry_after_ms = classify(guard, guard:generation(number), call)
-  return outcome, record(self, permit, kind, outcome, call.duration_ms, retry_after_ms), reason
+  return outcome,
+    record(self, permit, kind, outcome, call.duration_ms, retry_after_ms, call), reason
 end
 
 --- The first half of it, for a host that records the outcome itself: what the policy generation of
@@ -419,19 +435,23 @@ end
 
 -- ---- Making one -------------------------------------------------------------------------------
 
+--- In place of a policy's classify: has each call described and settled, for a candidate to see.
+local function says_nothing() end
+
 --- What a policy's calls need of the C core: see lua/src/line.c.
 ---@param policy table
 ---@param host neap.Host
+---@param candidate neap.Candidate|nil
 ---@return table
-function line.options(policy, host)
+function line.options(policy, host, candidate)
   local remembers = false
   for _, stage in ipairs(policy.stages) do remembers = remembers or stage.kind == "last_good" end
   return {
-    classify = policy.has_classify and policy.classify or nil,
+    classify = candidate and says_nothing or policy.has_classify and policy.classify or nil,
     run = host.run,
     is_layered = (policy.retry or policy.bulkhead or policy.deadline_ms) ~= nil,
     concurrent = policy.bulkhead and policy.bulkhead.concurrent or nil,
-    has_trip = policy.trip ~= nil,
+    has_trip = policy.trip ~= nil or candidate ~= nil,
     keeps = policy.stages[1] ~= nil or policy.retry ~= nil,
     remembers = remembers,
   }

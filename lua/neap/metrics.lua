@@ -139,6 +139,24 @@ local function transitions(put, s)
   end
 end
 
+--- Of breakers that have a shadow.
+local function of_shadow(f)
+  return function(put, s)
+    if s.shadow then f(put, s.shadow) end
+  end
+end
+
+local function shadow_calls(put, shadow)
+  for _, result in ipairs { "same", "saved", "lost", "neutral", "let_through" } do
+    put(shadow[result], ('result="%s"'):format(result))
+  end
+end
+
+local function shadow_transitions(put, shadow)
+  put(shadow.opened, 'to="open"')
+  put(shadow.closed, 'to="closed"')
+end
+
 local BREAKER = {
   { "neap_breaker_state", gauge, "0 closed, 1 half-open, 2 open, as of now.",
     function(put, s) put(STATES[s.state]) end },
@@ -185,6 +203,16 @@ local BREAKER = {
   { "neap_open_seconds_total", counter, "Time spent not closed.",
     function(put, s) put(s.totals.open_ms / 1000) end },
   { "neap_transitions_total", counter, "State changes.", transitions },
+  { "neap_shadow_state", gauge, "What the shadow policy's breaker would be; as neap_breaker_state.",
+    of_shadow(function(put, shadow) put(STATES[shadow.state]) end) },
+  { "neap_shadow_calls_total", counter, "Calls by what the shadow policy would have done: "
+    .. "the same; refused one that failed (saved), was good (lost) or neither; let through one that "
+    .. "was refused.",
+    of_shadow(shadow_calls) },
+  { "neap_shadow_transitions_total", counter, "State changes that the shadow would have made.",
+    of_shadow(shadow_transitions) },
+  { "neap_shadow_errors_total", counter, "Faults in the shadow policy's functions.",
+    of_shadow(function(put, shadow) put(shadow.errors) end) },
 }
 
 -- Families of a guard -----------------------------------------------------------------------------
@@ -223,6 +251,12 @@ local GUARD = {
     of "policy_errors" },
   { "neap_policy_stale", gauge,
     "1 if the policy's file has an error and the last good version serves.", flag "is_stale" },
+  { "neap_shadow_info", gauge, "1; which version of which shadow policy judges.",
+    of_shadow(function(put, shadow)
+      put(1, ('file="%s",hash="%s"'):format(escape(shadow.file), escape(shadow.hash)))
+    end) },
+  { "neap_shadow_stale", gauge, "1 if the shadow's file has an error and the last good one judges.",
+    of_shadow(function(put, shadow) put(shadow.error and 1 or 0) end) },
   { "neap_policy_orphaned", gauge, "1 if the policy's file has been gone for 10 s.",
     flag "is_orphaned" },
   { "neap_key_overflow_total", counter, "New keys there was no room for: they share the breaker *.",
@@ -292,7 +326,7 @@ local function guard_numbers(guard, row)
     policy_errors = stats.policy_errors, overflow = stats.overflow, breakers = stats.breakers,
     reloads = of_file and row.reloads or stats.reloads.ok,
     reloads_failed = of_file and row.failures or stats.reloads.failed,
-    is_stale = is_stale, is_orphaned = row and row.is_orphaned,
+    is_stale = is_stale, is_orphaned = row and row.is_orphaned, shadow = stats.shadow,
   }
 end
 

@@ -83,6 +83,7 @@ local function refuse(of_line, reason, retry_after_ms, transition)
     kind = reason, policy = of_line.guard.name, key = of_line.key,
     retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,
   }
+  line.refused(of_line, reason)
   local id = fallback.applies(of_line.guard.policy, "refused") and answers.id()
   local value, info = proxied.instead(of_line, err, id)
   if value ~= nil then return answers.send(value, info) end
@@ -124,7 +125,7 @@ end
 
 local function is_plain(policy)
   local verdict = policy.config.classify
-  return options.count ~= "tries" and upstream.PLAIN[verdict] ~= nil
+  return options.count ~= "tries" and not policy.candidate and upstream.PLAIN[verdict] ~= nil
     and upstream.is_plain(policy.classify)
 end
 
@@ -186,6 +187,7 @@ local function ask(of_guard, key)
   local reason, retry_after_ms, transition = (is_try and gate.ask_try or gate.ask)()
   if transition then moved(gate.line, transition) end
   if not reason then return true end
+  line.refused(gate.line, reason)
   return nil, refusal.new {
     kind = reason, policy = of_guard.name, key = gate.line.key,
     retry_after_ms = retry_after_ms > 0 and retry_after_ms or nil,

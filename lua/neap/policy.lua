@@ -49,6 +49,7 @@ local unpack = table.unpack or _G.unpack
 ---@field classify fun(call: table): neap.Outcome, string?, integer?, string? outcome, reason,
 ---  retry_after_ms, fault
 ---@field trip? fun(snapshot: table): boolean, string? whether to open, fault
+---@field candidate? neap.Candidate of a policy with a shadow
 ---@field decide? fun(round: table): "close"|"open"|nil, string? what to do, fault
 
 ---@class (exact) neap.policy.Options
@@ -57,6 +58,7 @@ local unpack = table.unpack or _G.unpack
 ---@field root? string where `require` looks; the file's directory if nil
 ---@field budget? neap.Budget of one decision
 ---@field read? fun(path: string): string|nil, string|nil how files are read
+---@field is_candidate? boolean of a shadow policy: settings for others are none of its business
 
 local function read_file(path)
   return core.read(path, 1024 * 1024)
@@ -109,6 +111,14 @@ local function check_name(values, path, report)
   end
 end
 
+local function check_shadow(values, report)
+  local file = values.shadow
+  if file and (not file:find("^[%w_.-][%w_./-]*%.lua$") or file:find("..", 1, true)) then
+    report("shadow", file, "%s: a file *.lua below this one's directory is needed, e.g. %s",
+      shown(file), '"candidates/next.lua"')
+  end
+end
+
 local function refused(fields) return nil, problem.error { problem.new(fields) } end
 
 --- What is given from outside the file: nil and what is wrong with it.
@@ -119,7 +129,9 @@ local function given_params(path, options)
     if not copy then return nil, fault end
     given = settings.of(copy)
   end
-  return declared.new(given, { path = path, policy = base_name(path) })
+  return declared.new(given, {
+    path = path, policy = base_name(path), takes_what_fits = options.is_candidate,
+  })
 end
 
 --- What a generation is made of: the sandbox, and the libraries that the file sees in it.
@@ -147,6 +159,7 @@ end
 local function check(parts, given, report)
   local values = validate.values(given, report)
   check_name(values, parts.path, report)
+  check_shadow(values, report)
   together.check(values, given, report)
   parts.values, parts.stages, parts.shown = values, {}, {}
   if values.fallback then
@@ -164,6 +177,32 @@ local function hash_of(text, parts)
   end
   texts[#texts + 1] = parts.params_text
   return core.fingerprint(unpack(texts))
+end
+
+--- The shadow policy of one that is right.  What is wrong with it is no fault of that one.
+local function candidate_of(parts, options)
+  local file = parts.values.shadow
+  if not file or options.is_candidate then return nil end
+  local path = (parts.path:match("^(.*/)[^/]*$") or "") .. file
+  local loaded, err = policy.load(path, {
+    settings = parts.settings, root = parts.sandbox.root, read = options.read,
+    budget = options.budget, is_candidate = true,
+  })
+  return {
+    file = file, path = path, policy = loaded or nil, error = err,
+    hash = loaded and loaded.hash or core.fingerprint(tostring(err)),
+  }
+end
+
+--- The policy goes with its candidate: another of these is another generation of it.
+local function with_candidate(made, candidate)
+  if not candidate then return made end
+  made.candidate, made.hash = candidate, core.fingerprint(made.hash, candidate.hash)
+  made.sources[#made.sources + 1] = candidate.path
+  if candidate.error then
+    made.warnings[#made.warnings + 1] = ("shadow: %s"):format(tostring(candidate.error))
+  end
+  return made
 end
 
 ---@param text string
@@ -189,7 +228,7 @@ local function parse(text, path, options)
   parts.rules = #problems == 0 and together.rules(parts.values, report)
   if #problems > 0 then return nil, problem.error(problems) end
   parts.line_of, parts.hash = line_of, hash_of(text, parts)
-  return generation.new(parts)
+  return with_candidate(generation.new(parts), candidate_of(parts, options))
 end
 
 --- A policy from a text.

@@ -135,6 +135,9 @@ schema.keys = {
   { key = "mode", kind = "choice", choices = MODES, default = "auto", rule = "mode",
     doc = '"auto": at work; "forced_closed": off; "shadow": only says what it would do.' },
 
+  { key = "shadow", kind = "text", default_doc = "none",
+    doc = "A candidate's file, by this file's directory: judges the same calls, decides nothing." },
+
   { key = "classify", kind = "classifier", default_doc = "classify.default",
     doc = 'classify(call) -> "success", "failure" or "neutral"; then a reason, retry_after_ms.' },
   { key = "fallback", kind = "stages", default_doc = "none",

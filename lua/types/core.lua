@@ -133,6 +133,7 @@ local core = {}
 ---@field key? string
 ---@field hash? string
 ---@field neutral_share? number of the calls that ended: near 1 the breaker sees little
+---@field shadow? neap.Shadow what a shadow policy has come to
 ---@field state neap.State
 ---@field mode neap.Mode in force
 ---@field mode_is_operators boolean

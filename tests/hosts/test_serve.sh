@@ -355,3 +355,49 @@ grep -q 'params.cooldown_ms: 5 is out of range: a whole number of milliseconds' 
 in_force "failures 3 NEAP_PARAM_LIMITS__FAILURES" || fail "what was set is not unset"
 has_metric "neap_policy_info{policy=\"limits\",hash=\"$(hash)\"} 1" || fail "not in the metrics"
 stop
+
+# ---- A shadow policy ----
+
+mkdir "$dir/candidates"
+next() { echo "return { name = 'limits', trip = { $1 } }" >"$dir/candidates/limits.lua"; }
+next 'consecutive_failures = 2'
+echo 'return { name = "limits", shadow = "candidates/limits.lua", timeout_ms = 1000,
+  trip = { consecutive_failures = 4 }, open = { cooldown_ms = 60000 } }' >"$dir/limits.lua"
+start shadow --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" --log-format json \
+  --admin 127.0.0.1:$admin --policy "$dir/limits.lua"
+within 5 up_and_running
+shadow() { # RESULT NUMBER
+  has_metric "neap_shadow_calls_total{policy=\"limits\",key=\"default\",result=\"$1\"} $2" ||
+    fail "not $2 $1: $(curl -sf "$pages/metrics" | grep '^neap_shadow')"
+}
+shadow same 0
+for i in 1 2 3; do [ "$(status "$sidecar/flags/a")" = 200 ] || fail "no answer"; done
+shadow same 3
+curl -s -X POST "http://127.0.0.1:$up/_fail?mode=500" -o /dev/null
+for i in 1 2 3; do [ "$(status "$sidecar/flags/a")" = 500 ] || fail "no answer of the upstream's"; done
+shadow same 5
+shadow saved 1
+has_metric 'neap_shadow_state{policy="limits",key="default"} 2' || fail "it would not have opened"
+has_metric 'neap_breaker_state{policy="limits",key="default"} 0' || fail "the shadow decides"
+has_metric 'neap_shadow_transitions_total{policy="limits",key="default",to="open"} 1' || fail "moved"
+moved='"event":"shadow","message":"limits/default: shadow candidates/limits.lua would move: closed -> open'
+logged "$moved: 2 failures in a row, limit 2" || fail "the log does not tell"
+curl -sf "$pages/metrics" | promtool check metrics || fail "the metrics page is not right"
+$ask >"$dir/status" || fail "a shadow makes it unwell: $(cat "$dir/status")"
+line='  shadow candidates/limits.lua: open; of 6 calls it would have refused 1 (saved 1 that failed, lost 0'
+grep -qF "$line" "$dir/status" || fail "neap status does not tell: $(cat "$dir/status")"
+# A mistake in it is a warning, and the last good one goes on.
+next 'consecutive_failurs = 2'
+within 5 logged 'shadow: .*candidates/limits.lua:1: trip.consecutive_failurs: is not a key'
+has_metric 'neap_shadow_stale{policy="limits"} 1' || fail "the metrics do not tell"
+has_metric 'neap_policy_stale{policy="limits"} 0' || fail "the live policy is not wrong"
+shadow saved 1
+# Another one begins anew; it would let through what the live one refuses.
+next 'consecutive_failures = 20'
+begins() { has_metric 'neap_shadow_state{policy="limits",key="default"} 0'; }
+within 5 begins
+[ "$(status "$sidecar/flags/a")" = 500 ] || fail "the fourth failure"
+[ "$(status "$sidecar/flags/a")" = 503 ] || fail "the live breaker has lost its count"
+shadow same 1
+shadow let_through 1
+stop

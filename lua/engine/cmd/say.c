@@ -43,8 +43,9 @@ static void log_transition(serve *s, const neap_event *event) {
   fields[n++] = (log_field){"level", NULL, m->level};
   fields[n++] = (log_field){"epoch", NULL, m->epoch};
   fields[n++] = (log_field){"policy_hash", event->hash, 0};
-  log_line(s->L, s->plan.log, m->to == NEAP_OPEN ? LOG_WARN : LOG_INFO, "transition", fields, n,
-           "%s", event->text);
+  bool is_shadow = event->kind == NEAP_EVENT_SHADOW;
+  log_line(s->L, s->plan.log, m->to == NEAP_OPEN && !is_shadow ? LOG_WARN : LOG_INFO,
+           is_shadow ? "shadow" : "transition", fields, n, "%s", event->text);
 }
 
 void say_event(void *data, const neap_event *event) {
@@ -60,7 +61,7 @@ void say_event(void *data, const neap_event *event) {
       [NEAP_EVENT_PARAMS] = {LOG_INFO, "params"},
   };
   serve *s = data;
-  if (event->kind == NEAP_EVENT_TRANSITION) {
+  if (event->kind == NEAP_EVENT_TRANSITION || event->kind == NEAP_EVENT_SHADOW) {
     log_transition(s, event);
     return;
   }

@@ -96,14 +96,14 @@ neap status: what the breakers of a neap that runs are doing, and why
 
   neap status [POLICY[/KEY]] [options]
 
-A line for each breaker: its state, what is in its window, since when and why it is so. Below it, what
-is not as every day: an operator's mode, when it lets a call through again, what a shadow policy would
-have done. A policy whose file has a mistake is told at the end.
+A line for each breaker: its state, what is in its window, since when and why it is so. Below it,
+what is not as every day: an operator's mode, when it lets a call through again, what a shadow
+policy would have done. A policy whose file has a mistake is told at the end.
 
 %s
 
-Exit status: 0 every breaker is closed and every policy file as it serves, 1 one is not (or there is no
-such breaker), 2 the command line is wrong, 3 nobody could be asked.
+Exit status: 0 every breaker is closed and every policy file as it serves, 1 one is not (or there is
+no such breaker), 2 the command line is wrong, 3 nobody could be asked.
 
 Examples:
 
@@ -168,8 +168,8 @@ neap params: shows a policy's parameters, or sets some of them
 
   neap params POLICY [NAME=VALUE...] [options]
 
-What is set is in force at once, goes before files and the environment, and is gone when neap ends. It
-is all of the change, or nothing and a line that says what is wrong.
+What is set is in force at once, goes before files and the environment, and is gone when neap ends.
+It is all of the change, or nothing and a line that says what is wrong.
 
 %s
 

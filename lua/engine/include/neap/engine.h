@@ -71,7 +71,8 @@ typedef enum neap_event_kind {
   NEAP_EVENT_POLICY_GONE,   /* its file is gone: the policy goes on serving */
   NEAP_EVENT_POLICY_ORPHANED, /* ... and has been for 10 s */
   NEAP_EVENT_POLICY_BACK,     /* a file is again what its policy was loaded from */
-  NEAP_EVENT_PARAMS           /* others are in force: text says which, and who set them */
+  NEAP_EVENT_PARAMS,          /* others are in force: text says which, and who set them */
+  NEAP_EVENT_SHADOW           /* a shadow policy would have moved: see moved */
 } neap_event_kind;
 
 /* Owns: all texts live until the callback returns. */
@@ -82,7 +83,7 @@ typedef struct neap_event {
   const char *hash;      /* of the policy generation that was in force, in hexadecimal */
   const char *text;      /* one line that says it all */
   uint64_t at_ms;        /* on the engine's clock */
-  neap_transition moved; /* NEAP_EVENT_TRANSITION only */
+  neap_transition moved; /* NEAP_EVENT_TRANSITION and NEAP_EVENT_SHADOW only */
 } neap_event;
 
 /* All zero but `policies` will do. */
