@@ -19,8 +19,16 @@ struct neap_guard {
   uint32_t wait_ms;   /* for one */
   uint32_t deadline_ms;
   neap_answer answer;
+  bool has_answer;  /* before anybody is asked */
+  uint64_t refresh; /* ... but it is old */
 
   /* written down */
+  void (*kept)(void *data, bool is_kept); /* who waits for the queue; NULL: nobody */
+  void *kept_data;
+  int refreshed, replayed, abandoned;
+  neap_replay replay;
+  uint64_t replay_token, replay_wait_ms;
+  char replay_reason[256];
   int reported_when_asked;
   int retries;      /* asked for */
   int full;         /* refused for want of a slot */
@@ -89,11 +97,12 @@ neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_re
   return outcome;
 }
 
-bool neap_guard_fallback(neap_guard *g, const char *key, size_t n, neap_fallback_cause cause,
-                         const neap_request *request, const neap_result *result,
-                         neap_answer *answer) {
+bool neap_guard_fallback_pending(neap_guard *g, const char *key, size_t n,
+                                 neap_fallback_cause cause, const neap_request *request,
+                                 const neap_result *result, neap_answer *answer) {
   (void)key, (void)n;
-  if (cause != NEAP_CAUSE_REFUSED && result && g->reported == g->reported_when_asked) {
+  bool is_new = g->reported != g->reported_when_asked || g->retries; /* or kept for another try */
+  if (cause != NEAP_CAUSE_REFUSED && result && !is_new) {
     fail_msg("the chain was asked before the call was reported");
   }
   g->reported_when_asked = g->reported;
@@ -110,6 +119,46 @@ bool neap_guard_fallback(neap_guard *g, const char *key, size_t n, neap_fallback
 
 void neap_answer_free(neap_answer *answer) {
   if (answer->source) guard.freed++;
+}
+
+void neap_guard_when_kept(neap_guard *g, uint64_t pending, void (*kept)(void *data, bool is_kept),
+                          void *data) {
+  assert_int_equal(pending, g->answer.pending);
+  g->kept = kept;
+  g->kept_data = data;
+}
+
+bool neap_guard_at_once(neap_guard *g, const char *key, size_t n, const neap_request *request,
+                        neap_answer *answer, uint64_t *refresh) {
+  (void)key, (void)n, (void)request;
+  *refresh = g->refresh;
+  if (!g->has_answer) return false;
+  g->answered++;
+  *answer = g->answer;
+  answer->source = "last_good";
+  return true;
+}
+
+void neap_guard_refreshed(neap_guard *g, uint64_t refresh) {
+  assert_int_equal(refresh, g->refresh);
+  g->refreshed++;
+}
+
+void neap_engine_replayed(neap_engine *e, uint64_t token, neap_replay verdict, const char *reason,
+                          uint64_t wait_ms) {
+  (void)e;
+  guard.replayed++;
+  guard.replay_token = token;
+  guard.replay = verdict;
+  guard.replay_wait_ms = wait_ms;
+  snprintf(guard.replay_reason, sizeof guard.replay_reason, "%s", reason ? reason : "");
+}
+
+void neap_guard_abandon(neap_guard *g, neap_ticket *ticket) {
+  (void)ticket;
+  g->outstanding--;
+  g->reported++;
+  g->abandoned++;
 }
 
 void neap_guard_remember(neap_guard *g, const char *key, size_t n, const neap_request *request,

@@ -266,11 +266,21 @@ static void walk_begin(void) {
   guard.answer = (neap_answer){.status = 200, .body = "standby", .body_length = 7};
 }
 
-static void test_walk(void **state) {
-  (void)state;
+/* A policy with everything around a call, and another one every now and then. */
+static void change_policy(void) {
+  guard.attempts = below(4);
+  guard.retry_ms = below(6);
+  guard.slots = below(6);
+  guard.wait_ms = one_in(3) ? 0 : below(30);
+  guard.deadline_ms = one_in(2) ? 0 : 1 + below(100);
+}
+
+static void walk(bool has_layers) {
   walk_begin();
   for (int step = 0; step < STEPS; step++) {
     guard.source = one_in(3) ? "default" : NULL;
+    if (has_layers && one_in(300)) change_policy();
+    guard.refuses = has_layers && one_in(20);
     client_step(&clients[below(CLIENTS)]);
     for (int i = 0; i < 4; i++) upstream_step(&upstreams[below(UPSTREAMS)]);
     uv_run(&loop, UV_RUN_NOWAIT);
@@ -284,10 +294,23 @@ static void test_walk(void **state) {
   assert_true(counts.whole > 100 && counts.replaced && counts.errors && counts.left);
 }
 
+static void test_walk(void **state) {
+  (void)state;
+  walk(false);
+}
+
+static void test_layers(void **state) {
+  (void)state;
+  walk(true);
+  assert_true(guard.full && guard.retries);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       {"gives everybody their own answer, whole or seen to be cut off", test_walk, loop_open,
        loop_close, NULL},
+      {"does so with attempts, queues and deadlines, under policies that change", test_layers,
+       loop_open, loop_close, NULL},
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
