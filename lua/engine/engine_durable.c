@@ -190,7 +190,7 @@ bool neap_guard_at_once(neap_guard *g, const char *key, size_t key_length,
                         const neap_request *request, neap_answer *answer, uint64_t *refresh) {
   neap_engine *e = g->engine;
   *refresh = 0;
-  if (!g->revalidates || e->is_closing) return false;
+  if (!g->revalidates || e->is_closing || engine_wants_new(request)) return false;
   *answer = (neap_answer){.owner = NULL};
   looking l = {g, engine_line_of(g, key, key_length, true), answer, 0};
   if (!l.line) return false;

@@ -176,6 +176,9 @@ void engine_guard_free(neap_guard *g);
 
 /* ---- engine_remember.c ----------------------------------------------------------------------- */
 
+/* Whether it asks for an answer that is made now. */
+bool engine_wants_new(const neap_request *request);
+
 /* Pushes what tells the answer to e's request from all others, after a prefix, or nil. */
 void engine_push_identity(lua_State *L, const neap_engine *e, const char *prefix, size_t length);
 

@@ -67,6 +67,19 @@ static bool is_whole(const neap_request *request, const neap_answer *answer) {
   return false;
 }
 
+/* Cache-Control: no-cache, no-store.  Who says that wants no answer of the past. */
+bool engine_wants_new(const neap_request *request) {
+  for (size_t i = 0; i < request->header_count; i++) {
+    const neap_header *h = &request->headers[i];
+    const char *at = h->value, *word;
+    size_t length;
+    if (!is_named(h, "cache-control")) continue;
+    while (next_word(&at, h->value + h->value_length, &word, &length))
+      if (is_word(word, length, "no-cache") || is_word(word, length, "no-store")) return true;
+  }
+  return false;
+}
+
 static bool is_anybodys(const neap_answer *answer) {
   for (size_t i = 0; i < answer->header_count; i++)
     if (forbids_keeping(&answer->headers[i])) return false;

@@ -107,6 +107,47 @@ static void chain_answer(exchange *ex, neap_answer *a, http_refused refused) {
   neap_answer_free(a);
 }
 
+/* ---- A call that is put into a queue --------------------------------------------------------- */
+
+static void send_problem(exchange *ex, int status, const char *detail, const http_refused *refused);
+
+void ex_keep_none(exchange *ex) {
+  if (ex->stage != EX_KEEP) return;
+  neap_guard_when_kept(ex->route->guard, ex->later.pending, NULL, NULL);
+  neap_answer_free(&ex->later);
+}
+
+void ex_unkept(exchange *ex) {
+  ex_keep_none(ex);
+  send_problem(ex, 503, "the call could not be put into its queue", NULL);
+}
+
+static void on_kept(void *data, bool is_kept) {
+  exchange *ex = data;
+  neap_answer answer = ex->later;
+  ex->stage = EX_OVER; /* nobody is told any more */
+  ex_due(ex, DUE_KEPT, UINT64_MAX);
+  if (is_kept) {
+    chain_answer(ex, &answer, (http_refused){0});
+    return;
+  }
+  neap_answer_free(&answer);
+  send_problem(ex, 503, "the call could not be put into its queue", NULL);
+}
+
+/* Nobody is told that it is queued before it is on the disk. */
+static void keep(exchange *ex, const neap_answer *answer) {
+  uint64_t limit_ms = ex_deadline_ms(ex), left_ms = ex_left_ms(ex);
+  ex->stage = EX_KEEP;
+  ex->later = *answer;
+  ex_due(ex, DUE_ANSWER, UINT64_MAX);
+  ex_due(ex, DUE_HOLD, UINT64_MAX);
+  ex_due(ex, DUE_KEPT, left_ms < limit_ms ? left_ms : limit_ms);
+  neap_guard_when_kept(ex->route->guard, answer->pending, on_kept, ex);
+}
+
+/* ---- Asking the chain ------------------------------------------------------------------------ */
+
 /* Asks the chain, and if it answers drops the transfer and sends that.  A body that did not come
  * whole, or is over 64 KiB, cannot be given to it. */
 static bool ask_chain(exchange *ex, neap_fallback_cause cause, const neap_result *result,
@@ -114,8 +155,8 @@ static bool ask_chain(exchange *ex, neap_fallback_cause cause, const neap_result
   neap_request question = ex_question(ex);
   neap_answer answer = {0};
   if (!ex_body_is_whole(ex)) return false;
-  if (!neap_guard_fallback(ex->route->guard, ex->route->key, ex->route->key_length, cause,
-                           &question, result, &answer)) {
+  if (!neap_guard_fallback_pending(ex->route->guard, ex->route->key, ex->route->key_length, cause,
+                                   &question, result, &answer)) {
     return false;
   }
   if (answer.status && (answer.status < 200 || answer.status > 599)) {
@@ -123,8 +164,29 @@ static bool ask_chain(exchange *ex, neap_fallback_cause cause, const neap_result
     return false;
   }
   ex_drop_transfer(ex);
+  if (answer.pending) {
+    keep(ex, &answer);
+    return true;
+  }
   ex->stage = EX_OVER;
   chain_answer(ex, &answer, refused);
+  return true;
+}
+
+/* Of a body that is not whole, nobody has an answer. */
+bool ex_at_once(exchange *ex) {
+  proxy_route *route = ex->route;
+  neap_answer answer;
+  uint64_t refresh;
+  if (!ex_body_is_whole(ex)) return false;
+  neap_request question = ex_question(ex);
+  if (!neap_guard_at_once(route->guard, route->key, route->key_length, &question, &answer,
+                          &refresh)) {
+    return false;
+  }
+  if (refresh) background_refresh(route, &question, refresh);
+  ex->stage = EX_OVER;
+  chain_answer(ex, &answer, (http_refused){0});
   return true;
 }
 

@@ -1,5 +1,5 @@
 /* exchange.h: one request through a route, shared by proxy.c (the question), verdict.c (the
- * answer) and chain.c (what is sent instead).
+ * answer) and chain.c (what is sent instead).  For calls that no client waits for see background.c.
  *
  *   COLLECT --body whole, or over 64 KiB--> acquire --refused--> fallback chain, or 503
  *                                           ^ |
@@ -32,6 +32,7 @@
 #include "client.h"
 
 typedef struct exchange exchange;
+typedef struct background background;
 
 typedef enum exchange_stage {
   EX_COLLECT,
@@ -39,6 +40,7 @@ typedef enum exchange_stage {
   EX_AWAIT,
   EX_HOLD,
   EX_STREAM,
+  EX_KEEP, /* its call is being put into a queue */
   EX_OVER
 } exchange_stage;
 
@@ -51,6 +53,7 @@ typedef enum exchange_due {
   DUE_PROBE,  /* a probe that waits for its body is given back */
   DUE_TURN,   /* a slot may be free for who is first in the queue */
   DUE_START,  /* it has waited long enough: for a slot, or to try again */
+  DUE_KEPT,   /* ... or for the disk that a queue is on */
   DUE_COUNT
 } exchange_due;
 
@@ -93,6 +96,7 @@ struct exchange {
   http_bytes held;   /* of the answer: held back, or a copy of what was streamed */
   uint64_t received; /* bytes of its body */
   bool keeps;        /* the copy goes on */
+  neap_answer later; /* EX_KEEP: what is said when the call is on the disk */
   bool blocked;      /* the client does not take more */
 };
 
@@ -105,6 +109,7 @@ struct proxy_route {
   proxy_options options;
   proxy_stats stats;
   exchange *free;
+  background *background;  /* all there are */
   exchange *first, *final; /* of the queue for a slot */
   size_t calls;            /* to the upstream, now */
   neap_header *headers;    /* scratch */
@@ -124,6 +129,7 @@ bool ex_body_is_whole(const exchange *ex); /* as is one that there is none of */
 void ex_await(exchange *ex);               /* it is the upstream's turn */
 uint64_t ex_left_ms(const exchange *ex);   /* until the call's deadline; UINT64_MAX: none */
 void ex_slot_freed(proxy_route *route);    /* perhaps: a call was reported */
+void proxy_release(proxy_route *route);    /* one of its holds */
 
 /* chain.c */
 neap_header *ex_headers_room(proxy_route *route, size_t count); /* until the answer has begun */
@@ -131,9 +137,17 @@ bool ex_chain(exchange *ex, neap_fallback_cause cause,
               const neap_result *result); /* false: it has no answer */
 void ex_refused(exchange *ex, const neap_refusal *refusal);
 void ex_problem(exchange *ex, int status, const char *detail);
+bool ex_at_once(exchange *ex);   /* whether it was answered before anybody was asked */
+void ex_unkept(exchange *ex);    /* it has waited too long for a queue */
+void ex_keep_none(exchange *ex); /* nobody waits for it any more */
+
+/* background.c */
+void background_refresh(proxy_route *route, const neap_request *question, uint64_t refresh);
+void background_close(proxy_route *route);
 
 /* verdict.c */
 extern const http_transfer_events ex_transfer_events;
+bool ex_is_worth_keeping(const proxy_route *route, const http_transfer *t);
 void ex_late(exchange *ex);
 void ex_too_late(exchange *ex);  /* the call's deadline has come before anybody was asked */
 void ex_last(exchange *ex);      /* there is no other attempt: the last one's answer */

@@ -286,6 +286,9 @@ bool proxy_open(uv_loop_t *loop, const proxy_options *options, proxy_route **out
 /* Answers the request from the route: to be called from on_request, takes the request over. */
 void proxy_begin(proxy_route *route, http_request *request);
 
+/* Makes a queued call again through that route, and tells the engine what it came to. */
+void proxy_replay(proxy_route *route, neap_engine *engine, const neap_queued *queued);
+
 /* Frees the route, asynchronously.  No request of it may be under way: drain the server first. */
 void proxy_close(proxy_route *route, void (*closed)(void *data), void *data);
 
@@ -300,6 +303,8 @@ void proxy_close(proxy_route *route, void (*closed)(void *data), void *data);
   X(cut)            /* answers cut off in their body by the upstream */                            \
   X(resent)         /* sent a second time */                                                       \
   X(retried)        /* attempts after the first, by the policy's retry */                          \
+  X(refreshed)      /* calls behind clients' backs, for answers that are old */                    \
+  X(replayed)       /* queued calls made again */                                                  \
   X(timeouts)       /* given up at the deadline */                                                 \
   X(errors_connect) /* no connection */                                                            \
   X(errors_sent)    /* failed before the first byte of an answer */                                \

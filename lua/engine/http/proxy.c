@@ -42,6 +42,7 @@ static void on_timer(uv_timer_t *timer) {
       case DUE_HOLD: ex->stage == EX_COLLECT ? ex_start(ex) : ex_stream(ex); break;
       case DUE_TURN: ex_turn(ex); break;
       case DUE_START: ex_waited(ex); break;
+      case DUE_KEPT: ex_unkept(ex); break;
       case DUE_JUDGE: ex_judge(ex); break;
       case DUE_PROBE:
         if (ex->upload_waits) ex_give_back(ex); /* else ex_upload() will */
@@ -174,6 +175,7 @@ void ex_over(exchange *ex) {
   if (queue_leave(ex)) ex_slot_freed(ex->route);
   ex_drop_transfer(ex);
   drop_last(ex);
+  ex_keep_none(ex);
   ex->stage = EX_OVER;
   ex->request = NULL;
   for (int i = 0; i < DUE_COUNT; i++) ex->due[i] = 0;
@@ -253,6 +255,7 @@ static void ex_start(exchange *ex) {
   neap_refusal refusal = {0};
   ex_due(ex, DUE_HOLD, UINT64_MAX);
   ex_due(ex, DUE_START, UINT64_MAX);
+  if (!ex->attempts && !ex->waited && ex_at_once(ex)) return;
   if (!ex_left_ms(ex)) {
     ex_too_late(ex);
     return;
@@ -432,7 +435,7 @@ bool proxy_open(uv_loop_t *loop, const proxy_options *options, proxy_route **out
   return true;
 }
 
-static void release(proxy_route *route) {
+void proxy_release(proxy_route *route) {
   if (--route->holds) return;
   void (*closed)(void *) = route->closed;
   void *data = route->closed_data;
@@ -446,14 +449,15 @@ static void on_exchange_closed(uv_handle_t *timer) {
   http_bytes_free(&ex->body);
   http_bytes_free(&ex->held);
   free(ex);
-  release(route);
+  proxy_release(route);
 }
 
-static void on_upstream_closed(void *data) { release(data); }
+static void on_upstream_closed(void *data) { proxy_release(data); }
 
 void proxy_close(proxy_route *route, void (*closed)(void *data), void *data) {
   route->closed = closed;
   route->closed_data = data;
+  background_close(route);
   for (exchange *ex = route->free; ex; ex = ex->next) {
     uv_close((uv_handle_t *)&ex->timer, on_exchange_closed);
   }

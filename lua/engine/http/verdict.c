@@ -111,14 +111,18 @@ static http_head primary_head(exchange *ex) {
   return head;
 }
 
-/* Worth keeping: a whole representation, and the upstream's own (not one it had from a chain). */
+/* A whole representation, and the upstream's own (not one it had from a chain). */
+bool ex_is_worth_keeping(const proxy_route *route, const http_transfer *t) {
+  if (t->status < 200 || t->status > 299 || t->status == 206 ||
+      !neap_guard_wants_body(route->guard))
+    return false;
+  const neap_header *source = http_field_find(t->headers, t->header_count, "neap-source");
+  return !source || http_name_is(source->value, source->value_length, "primary");
+}
+
 static void ex_remember(exchange *ex) {
   const http_transfer *t = ex->transfer;
-  if (t->status < 200 || t->status > 299 || t->status == 206 ||
-      !neap_guard_wants_body(ex->route->guard))
-    return;
-  const neap_header *source = http_field_find(t->headers, t->header_count, "neap-source");
-  if (source && !http_name_is(source->value, source->value_length, "primary")) return;
+  if (!ex_is_worth_keeping(ex->route, t)) return;
   neap_request question = ex_question(ex);
   neap_answer good = {
       .status = t->status,

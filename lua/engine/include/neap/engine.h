@@ -370,7 +370,8 @@ NEAP_API void neap_guard_remember(neap_guard *guard, const char *key, size_t key
 /* Before anything is asked: has the policy an answer that it wants used at once
  * (fallback.last_good's revalidate_after_ms)?
  *
- * Answers true and fills *answer, as a fallback would.  If *refresh is not 0 then, the answer is old:
+ * Answers true and fills *answer, as a fallback would; never to a request with Cache-Control:
+ * no-cache or no-store.  If *refresh is not 0 then, the answer is old:
  * the program is to make the call all the same, with nobody waiting for it (acquire, report,
  * remember), and to call neap_guard_refreshed() when it has ended, however that was. */
 NEAP_API bool neap_guard_at_once(neap_guard *guard, const char *key, size_t key_length,
