@@ -208,6 +208,103 @@ describe("the uv host", function()
     end)
   end)
 
+  describe("with more around a call", function()
+    local function guard_of(lines)
+      local policy = assert(require("neap.policy").parse(
+        "return { name = 'more', trip = { failures = 100 }, " .. lines .. " }", "more.lua"))
+      return require("neap").guard(policy, { host = host, log = function() end })
+    end
+
+    it("tries again after a wait in which the loop goes on", function()
+      local guard = guard_of [[retry = { base_ms = 20, max_ms = 20, budget = 1, budget_per_s = 100,
+        on = function() return true end },]]
+      local ticks, tries = 0, 0
+      local timer = uv.new_timer()
+      timer:start(1, 1, function() ticks = ticks + 1 end)
+      local _, value = on_loop(function()
+        local answer
+        for _ = 1, 8 do -- the waits are random: some of 8 times 2 are long enough to be seen
+          tries = 0
+          answer = guard:call(function()
+            tries = tries + 1
+            wait(1)
+            if tries < 3 then return nil, "down" end
+            return "up"
+          end)
+        end
+        timer:close()
+        return answer
+      end)
+      assert.equal("up", value)
+      assert.equal(3, tries)
+      assert.is_true(ticks > 24 + 20, ticks)
+    end)
+
+    it("ends at the deadline, whatever waits", function()
+      local guard = guard_of [[timeout_ms = 20, deadline_ms = 50,
+        retry = { attempts = 10, base_ms = 1, max_ms = 1, on = function() return true end },]]
+      local _, took_ms, value = on_loop(function()
+        local began_ns = uv.hrtime()
+        local got = guard:call(wait, 1000)
+        return (uv.hrtime() - began_ns) / 1e6, got
+      end)
+      assert.is_nil(value)
+      assert.is_true(took_ms >= 40 and took_ms < 900, took_ms)
+    end)
+
+    it("waits for a slot in turn, and for so long", function()
+      local guard = guard_of "bulkhead = { concurrent = 2, wait_ms = 500 },"
+      local began, most, ended = {}, 0, {}
+      for i = 1, 6 do
+        host.spawn(function()
+          local value = guard:call(function()
+            began[#began + 1] = i
+            most = math.max(most, guard:snapshot().bulkhead_in_flight)
+            wait(5)
+            return "done"
+          end)
+          ended[i] = value
+        end)
+      end
+      uv.run()
+      assert.same({ 1, 2, 3, 4, 5, 6 }, began)
+      assert.equal(2, most)
+      assert.equal(6, #ended)
+      assert.equal(0, guard:snapshot().bulkhead_in_flight)
+    end)
+
+    it("waits no longer than wait_ms, and nowhere but in a coroutine", function()
+      local guard = guard_of "bulkhead = { concurrent = 1, wait_ms = 20 },"
+      local permit = guard:acquire()
+      local _, took_ms, kind = on_loop(function()
+        local began_ns = uv.hrtime()
+        local _, err = guard:call(wait, 1)
+        return (uv.hrtime() - began_ns) / 1e6, err.kind
+      end)
+      assert.equal("bulkhead", kind)
+      assert.is_true(took_ms >= 19 and took_ms < 400, took_ms)
+      local _, err = guard:call(wait, 1)
+      assert.equal("bulkhead", err.kind)
+      guard:report(permit, "success")
+    end)
+
+    it("serves a thousand that wait, one after another, on a flat stack", function()
+      local guard = guard_of "bulkhead = { concurrent = 1, wait_ms = 5000 },"
+      local served = 0
+      for _ = 1, 1000 do
+        host.spawn(function()
+          guard:call(function()
+            served = served + 1
+            if served == 1 then wait(5) end
+            return true
+          end)
+        end)
+      end
+      uv.run()
+      assert.equal(1000, served)
+    end)
+  end)
+
   it("sleeps in a coroutine, and refuses to outside of any", function()
     local ok, err
     local timer = uv.new_timer()
