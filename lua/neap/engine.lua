@@ -65,6 +65,15 @@ function host.spawn(f, ...)
   coroutine.wrap(f)(...)
 end
 
+function host.later(ms, f)
+  local timer = assert(require "luv".new_timer())
+  timer:unref()
+  timer:start(math.ceil(ms), 0, function()
+    timer:close()
+    f()
+  end)
+end
+
 function host.sync(descriptor, done)
   local uv = require "luv"
   local request, message = uv.fs_fdatasync(descriptor, function(err)

@@ -271,8 +271,9 @@ local function replayer(self, options)
   return function(entry, done) replay(self, options.replay, entry, done) end
 end
 
---- For hosts that work in steps: may a call be made again that has just been reported, and after how
---- long? If so it is taken from the budget; each further attempt has to be acquired like the first.
+--- For hosts that work in steps: may a call be made again that has just been reported, and after
+--- how long? If so it is taken from the budget; each further attempt has to be acquired like the
+--- first.
 ---@param call table as for report, and: request, what was asked, with its method
 ---@param made integer so many attempts there were
 ---@param by_ms? number the call's deadline, an instant
@@ -305,6 +306,33 @@ function Guard:snapshot(key)
   return snapshot
 end
 
+--- Says that the time of an operator's mode is over: once.
+local function mode_over(self, of_key, set)
+  of_key.operator = nil
+  core.protect(self.log, "warning", ("%s/%s: the time of mode %s%s is over: %s again"):format(
+    self.name, of_key.key, set.mode, set.by and ", set by " .. set.by .. "," or "",
+    self.policy.mode))
+end
+
+--- What is set for the key, if that is still so.
+local function set_now(self, of_key)
+  local set = of_key.operator
+  if set and set.until_ms and of_key.native:now() >= set.until_ms then
+    mode_over(self, of_key, set)
+    return nil
+  end
+  return set
+end
+
+--- Looks when it is over, where the host can; its timers may be early, by another clock.
+local function watch_mode(self, of_key, set)
+  local later = self.host.later
+  if not later or not set.until_ms then return end
+  later(math.max(1, set.until_ms - of_key.native:now()), function()
+    if of_key.operator == set and set_now(self, of_key) then watch_mode(self, of_key, set) end
+  end)
+end
+
 --- Sets the mode of one key, which goes before the policy's.
 ---@param key string|nil
 ---@param mode neap.Mode|nil nil: back to the policy's
@@ -325,6 +353,7 @@ function Guard:mode(key, mode, action)
     mode or "of the policy",
     action.for_ms and (" for %.14g ms"):format(action.for_ms) or "",
     action.by and " by " .. action.by or "", action.reason and ": " .. action.reason or ""))
+  if mode then core.protect(watch_mode, self, of_key, of_key.operator) end
   return true
 end
 
@@ -333,11 +362,7 @@ end
 ---@return { mode: neap.Mode, by?: string, reason?: string, at_ms: integer, until_ms?: integer }|nil
 function Guard:operator(key)
   local of_key = existing(self, key)
-  local set = of_key and of_key.operator
-  if set and set.until_ms and of_key.native:now() >= set.until_ms then
-    of_key.operator, set = nil, nil
-  end
-  return set
+  return of_key and set_now(self, of_key)
 end
 
 --- How the breaker came to be as it is, with the rule and the numbers that made it so; nil if it

@@ -413,8 +413,8 @@ end
 --- A call as a program describes it, with what it left out.
 function line.filled(self, given) return filled(self, given, 0) end
 
---- Of a call in steps: is there to be another attempt, and after how long?  One that is granted will
---- be acquired, too, and is no call more.
+--- Of a call in steps: is there to be another attempt, and after how long?  One that is granted
+--- will be acquired, too, and is no call more.
 ---@param self table line
 ---@param call table what the last attempt came to, complete
 ---@param made integer

@@ -206,8 +206,8 @@ local BREAKER = {
   { "neap_shadow_state", gauge, "What the shadow policy's breaker would be; as neap_breaker_state.",
     of_shadow(function(put, shadow) put(STATES[shadow.state]) end) },
   { "neap_shadow_calls_total", counter, "Calls by what the shadow policy would have done: "
-    .. "the same; refused one that failed (saved), was good (lost) or neither; let through one that "
-    .. "was refused.",
+    .. "the same; refused one that failed (saved), was good (lost) or neither; let through one "
+    .. "that was refused.",
     of_shadow(shadow_calls) },
   { "neap_shadow_transitions_total", counter, "State changes that the shadow would have made.",
     of_shadow(shadow_transitions) },

@@ -329,6 +329,9 @@ if $ask >"$dir/status"; then fail "a forced-open breaker is well"; else code=$?;
 [ $code -eq 1 ] && grep -q 'mode forced_open, by ann at .*: drill; ends in ' "$dir/status" ||
   fail "neap status: $code: $(cat "$dir/status")"
 "$neap" mode limits policy --by ann --admin 127.0.0.1:$admin >"$dir/status" || fail "neap mode"
+"$neap" mode limits forced_closed --for 300ms --by bob --admin 127.0.0.1:$admin >"$dir/status" ||
+  fail "neap mode"
+within 5 logged 'limits/default: the time of mode forced_closed, set by bob, is over: auto again'
 "$neap" params limits failures=6 --by ann --admin "localhost:$admin" >"$dir/status" || fail "params"
 grep -qxF 'failures = 6  (admin, by ann)' "$dir/status" || fail "params: $(cat "$dir/status")"
 "$neap" params limits --unset failures --by ann --admin "localhost:$admin" >"$dir/status" ||

@@ -24,7 +24,8 @@ end
 --- A generation, as neap.policy makes them.  `fields` go over what is here.
 function fixture.policy(fields)
   local policy = {
-    name = "p", hash = "h1", stages = {}, warnings = {}, mode = "auto",
+    name = "p", hash = "h1", stages = {}, warnings = {}, warned = {},
+    mode = "auto",
     fallback_on = { refused = true, timeout = true, failure = true },
   }
   for k, v in pairs(fields or {}) do policy[k] = v end

@@ -84,6 +84,32 @@ describe("modes", function()
     now:advance(4000)
     assert.is_nil(g:operator())
     assert.equal("ok", g:call(ok))
+    assert.is_nil(g:operator())
+    assert.equal("warning p/default: the time of mode forced_open, set by alice, is over: auto "
+      .. "again", lines[2])
+    assert.is_nil(lines[3])
+  end)
+
+  it("that end by themselves are told then, where the host has timers, early ones too", function()
+    local timers = {}
+    local host = { name = "test", later = function(ms, f) timers[#timers + 1] = { ms, f } end }
+    local g, now, lines = fixture.guard(nil, { host = host })
+    g:mode(nil, "forced_open", { for_ms = 5000, by = "alice" })
+    now:advance(4998)
+    timers[1][2]()
+    assert.same({ 5000, 2, 1 }, { timers[1][1], timers[2][1], #lines })
+    now:advance(2)
+    timers[2][2]()
+    assert.equal("warning p/default: the time of mode forced_open, set by alice, is over: auto "
+      .. "again", lines[2])
+    g:mode(nil, "forced_open", { for_ms = 5000 }) -- replaced before its time, and then given back
+    g:mode(nil, "forced_closed", { for_ms = 9000 })
+    g:mode(nil, nil)
+    now:advance(10000)
+    for i = 3, 4 do timers[i][2]() end
+    assert.same({ 4, 5 }, { #timers, #lines })
+    g:mode(nil, "shadow") -- for good
+    assert.equal(4, #timers)
   end)
 
   it("last until they are given back, through reloads", function()

@@ -34,7 +34,8 @@ local CLASSES = {
   ["neap.reload.options"] = "reload", ["neap.reload.event"] = "reload",
   ["neap.reload.row"] = "reload", ["neap.metrics.options"] = "metrics",
   ["neap.Call"] = "../types/call", ["neap.Stats"] = "../types/call",
-  ["neap.Shadow"] = "shadow", ["neap.Snapshot"] = "../types/core", ["neap.core.Totals"] = "../types/core",
+  ["neap.Shadow"] = "shadow",
+  ["neap.Snapshot"] = "../types/core", ["neap.core.Totals"] = "../types/core",
 }
 
 -- What the sources say --------------------------------------------------------------------------

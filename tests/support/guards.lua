@@ -23,7 +23,8 @@ function guards.policy(name, options)
     or { failures = 1, cooldown_ms = 5000, jitter = 0 }))
   return {
     name = name, hash = options.hash or "0123abcd", rules = rules, stages = options.stages or {},
-    fallback_on = { refused = true, timeout = true, failure = true }, warnings = {}, mode = "auto",
+    fallback_on = { refused = true, timeout = true, failure = true }, warnings = {}, warned = {},
+    mode = "auto",
     classify = function(call) return call.status == 200 and "success" or call.status == 404
       and "neutral" or "failure" end,
   }

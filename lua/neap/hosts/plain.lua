@@ -10,6 +10,8 @@
 --   sleep    for waiting between tries.  Without: no waiting
 --   turn     for waiting until somebody says so.  Without: a full bulkhead refuses at once
 --   spawn    runs something beside the caller.  Without: nothing is
+--   later    runs something after a while.  Without: that an operator's mode is over is told when
+--            somebody asks
 --   outlives what spawn runs goes on when the caller has ended.  Without: nothing is refreshed
 --            behind a caller's back
 --   sync     puts a file on the disk elsewhere, while the program goes on; wait waits for such a
@@ -30,6 +32,7 @@
 ---  until wake is called, but not longer than ms: whether it was. wake answers whether anybody still
 ---  waits, and leaves it to the host to run him. May yield; false at once where nothing can wait
 ---@field spawn? fun(f: function, ...: any)
+---@field later? fun(ms: number, f: fun()) does not keep the program running
 ---@field outlives? boolean
 ---@field sync? fun(descriptor: integer, done: fun(ok: boolean|nil, message?: string)) does not wait
 ---@field wait? fun(start: fun(done: function)): any, any calls start(done) and answers what done is

@@ -154,6 +154,13 @@ function host.turn(ms, ready)
   return state == "woken"
 end
 
+--- Runs f() after a while, unless the loop has ended before.
+---@param ms number
+---@param f fun()
+function host.later(ms, f)
+  once(ms, f):unref()
+end
+
 --- Runs f(...) in a coroutine of its own until it waits for the first time, and goes on with the
 --- caller.  What it raises before that is raised here, later by the callback that resumed it.
 ---@param f function
