@@ -633,18 +633,34 @@ return { name = "declares", trip = { failures = params.failures } }
 end)
 
 describe("the log", function()
-  local function lines_of(format, level, message, fields)
+  local function lines_of(format, level, message, fields, event)
     local out = {}
     require("neap.cmd.log").open({
       format = format, write = function(line) out[#out + 1] = line end,
       wall_ms = function() return 1796000000123 end, uptime_ms = function() return 4567 end,
-    }):line(level, "test", message, fields)
+    }):line(level, event or "test", message, fields)
     return table.concat(out)
   end
 
   it("has one line with the time of day and a time that never jumps", function()
     assert.equal("2026-11-30T00:53:20.123Z 4.567 info   test  hello  n=5 t=x\n",
       lines_of("text", "info", "hello", { { "n", 5 }, { "t", "x" } }))
+  end)
+
+  it("says nothing twice: what a transition's sentence has is a field in JSON only", function()
+    local fields = {
+      { "policy", "flags" }, { "key", "default" }, { "from", "closed" }, { "to", "open" },
+      { "reason", "failures" }, { "measured", 5 }, { "limit", 5 }, { "calls", 5 },
+      { "open_ms", 5000 }, { "level", 1 }, { "epoch", 3 }, { "policy_hash", "0123" },
+    }
+    for _, event in ipairs { "transition", "shadow" } do
+      local text = lines_of("text", "warn", "flags/default: closed -> open: …", fields, event)
+      assert.equal("  flags/default: closed -> open: …  epoch=3 policy_hash=0123\n",
+        text:match("  flags.*"))
+      local value = json.decode(lines_of("json", "warn", "flags/default: …", fields, event))
+      assert.same({ "open", "failures", 5, 3 },
+        { value.to, value.reason, value.measured, value.epoch })
+    end
   end)
 
   it("says the same in JSON (B164)", function()

@@ -1,12 +1,19 @@
---- Log lines: one per thing that happened, as text or JSON. Both carry the same fields; the text
---- has a sentence for people besides.
+--- Log lines: one per thing that happened, as text or JSON. Both have a sentence for people; JSON
+--- has all of it as fields, too, the text those that the sentence lacks.
 ---
----   2026-11-30T12:00:00.123Z 4.567 warn   transition  flags/default opened: …  policy=flags …
+---   2026-11-30T12:00:00.123Z 4.567 warn   transition  flags/default: closed -> open: …  epoch=1 …
 ---   {"time":"2026-11-30T12:00:00.123Z","uptime":4.567,"level":"warn","event":"transition",…}
 
 local json = require "neap.cmd.json"
 
 local log = {}
+
+--- Fields that the sentence of a transition has already.
+local SAID = {
+  policy = true, key = true, from = true, to = true, reason = true, measured = true, limit = true,
+  calls = true, open_ms = true, flapping = true, level = true,
+}
+local IS_TRANSITION = { transition = true, shadow = true }
 
 local COLOURS = { error = "\27[31m", warn = "\27[33m", info = "\27[32m" }
 
@@ -48,7 +55,10 @@ local function as_text(self, level, event, message, fields)
   local parts = { ("%s %.3f %s  %s  %s"):format(stamp(self.wall_ms()), self.uptime_ms() / 1000,
     colour and colour .. ("%-5s"):format(level) .. "\27[0m" or ("%-5s"):format(level), event,
       printable(message)) }
-  for _, field in ipairs(fields) do parts[#parts + 1] = field[1] .. "=" .. text_value(field[2]) end
+  local said = IS_TRANSITION[event] and SAID or {}
+  for _, field in ipairs(fields) do
+    if not said[field[1]] then parts[#parts + 1] = field[1] .. "=" .. text_value(field[2]) end
+  end
   return parts[1] .. (#parts > 1 and "  " or "") .. table.concat(parts, " ", 2) .. "\n"
 end
 
