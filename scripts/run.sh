@@ -25,27 +25,32 @@ fi
 # outlives it, so that what is under way gets its whole answer.  Each further signal is passed on,
 # too: the sidecar doesn't wait any longer then.
 apart=$(command -v setsid || :) # not everywhere; without, Ctrl-C is still right
+# A shell's background job ignores SIGINT, and so does what it runs, unless it is told not to.
+hears="" # not everywhere, either; without, a Ctrl-C is passed on as SIGTERM
+if env --default-signal=INT true 2>/dev/null; then hears="env --default-signal=INT"; fi
 upstream="" sidecar="" is_asked=""
-ask() {
-  is_asked=yes
-  [ -z "$sidecar" ] || kill -TERM "$sidecar" 2>/dev/null || :
+ask() { # SIGNAL
+  is_asked=$1
+  [ -n "$hears" ] || is_asked=TERM
+  [ -z "$sidecar" ] || kill -"$is_asked" "$sidecar" 2>/dev/null || :
 }
 runs() { [ -n "$1" ] && kill -0 "$1" 2>/dev/null; }
 finish() {
-  [ -n "$is_asked" ] || ask
+  [ -n "$is_asked" ] || ask TERM
   while runs "$sidecar"; do wait "$sidecar" || :; done # a signal ends a wait early
   runs "$upstream" && kill -TERM "$upstream" || :
   while runs "$upstream"; do wait "$upstream" || :; done
 }
-trap ask HUP INT QUIT TERM
+trap 'ask INT' INT
+trap 'ask TERM' HUP QUIT TERM
 trap finish EXIT
 
 $apart lua5.4 examples/demo/upstream.lua --until-term --listen "127.0.0.1:$upstream_port" &
 upstream=$!
-$apart "$NEAP_BIN" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
+$apart $hears "$NEAP_BIN" serve --listen "127.0.0.1:$listen_port" --upstream "http://127.0.0.1:$upstream_port" \
   --policy "$policy" ${PARAMS:+--params "$PARAMS"} --admin "127.0.0.1:$admin_port" &
 sidecar=$!
-[ -z "$is_asked" ] || ask # before there was a sidecar to ask
+[ -z "$is_asked" ] || ask "$is_asked" # before there was a sidecar to ask
 
 both_run() { runs "$upstream" && runs "$sidecar"; }
 

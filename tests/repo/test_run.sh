@@ -117,9 +117,9 @@ ended SIGTERM 143
 start
 ask_slowly 15000
 ctrl_c
-within 5 logged "SIGTERM: draining"
+within 5 logged "SIGINT: draining"
 ctrl_c
-within 5 logged "SIGTERM again: not waiting any longer"
+within 5 logged "SIGINT again: not waiting any longer"
 ended "a second Ctrl-C" 130
 wait "$asker" || : # cut off, or told so
 
