@@ -229,10 +229,15 @@ local function make_durable(self, queue, entry, now_ms, info)
   return ok, message
 end
 
+--- A call that was never sent can't have been carried out.
+local function was_sent(call)
+  return call.cause ~= "refused" and call.phase ~= "connect"
+end
+
 --- The call is kept, to be made when the dependency is back.
 function ask.queue(self, stage, line, call, _, now_ms, _, asked)
   local queue = self.durables.queues[stage.queue]
-  if not queue or call.cause ~= "refused" and not stage.sent then return "declined" end
+  if not queue or was_sent(call) and not stage.sent then return "declined" end
   local question, fault = self.question(call)
   if not question then return fault and "failed" or "declined", fault end
   question.key = line.key

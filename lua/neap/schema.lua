@@ -216,7 +216,7 @@ schema.stages = {
         .. "often goes to the dead letters." },
     { key = "sent", kind = "boolean", default = false,
       doc = "true: takes calls, too, that were sent and failed: they may have been carried out.  "
-        .. "false: only such as were refused." },
+        .. "false: only such as were not: refused, or no connection." },
     CONCURRENT, TIMEOUT,
   },
   ["function"] = {

@@ -76,6 +76,7 @@ void plan_read(lua_State *L, int index, plan *out) {
   out->listen = address_of(L, "listen");
   out->admin = address_of(L, "admin");
   out->token_file = text_of(L, "token_file");
+  out->state_dir = text_of(L, "state_dir");
   out->drain_ms = (uint64_t)number_of(L, "drain_ms");
   out->max_breakers = (uint32_t)number_of(L, "max_breakers");
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "admin.h"
 #include "room.h"
@@ -32,6 +33,23 @@ static void on_request(void *data, http_request *request) {
                         NULL);
   else
     proxy_begin(s->routes[i], request);
+}
+
+/* A queued call goes where a client's would go that sent it now. */
+static void on_replay(void *data, const neap_queued *q) {
+  serve *s = data;
+  const neap_request *r = q->request;
+  http_slice host = {"", 0}, target = {r->target, r->target_length};
+  for (size_t i = 0; i < r->header_count; i++)
+    if (strcasecmp(r->headers[i].name, "host") == 0)
+      host = (http_slice){r->headers[i].value, r->headers[i].value_length};
+  int i = route_find(&s->plan, host, target);
+  if (i < 0)
+    neap_engine_replayed(s->engine, q->token, NEAP_REPLAY_OWN, "no route is for it", 0);
+  else if (s->is_draining || !s->routes[i])
+    neap_engine_replayed(s->engine, q->token, NEAP_REPLAY_LATER, NULL, 0);
+  else
+    proxy_replay(s->routes[i], s->engine, q);
 }
 
 static void on_overload(void *data) { say_overload(data); }
@@ -162,6 +180,8 @@ static bool open_engine(serve *s, char *error, size_t size) {
       .lua_memory_bytes = LUA_BYTES + s->plan.max_breakers * LUA_BYTES_PER_BREAKER,
       .on_event = say_event,
       .on_log = say_line,
+      .state_dir = s->plan.state_dir,
+      .on_replay = on_replay,
       .data = s,
   };
   return neap_engine_open(&s->loop, &options, &s->engine, error, size);

@@ -17,6 +17,7 @@ local FILE_KEYS = {
   admin_token_file = readers.text,
   params = readers.files,
   policies = readers.texts,
+  state_dir = readers.text,
   log_format = readers.log_format,
   drain_ms = readers.patience,
   max_breakers = readers.count,

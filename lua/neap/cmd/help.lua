@@ -55,8 +55,8 @@ A route takes the requests for its host (any, if none is given) whose path begin
 the more particular one wins. Each route has a breaker of its own: its name is the key, unless `key`
 says another one. Options on the command line go before the file's. All there is:
 
-  of the file   listen, admin, admin_token_file, params, policies, routes, log_format, drain_ms,
-                max_breakers
+  of the file   listen, admin, admin_token_file, params, policies, routes, state_dir, log_format,
+                drain_ms, max_breakers
   of a route    name, upstream, policy; host, prefix, key
                 connect_ms  for a connection, 5000      answer_ms  without timeout_ms, 60000
                 http2       speak it without TLS        ca_file    in place of the system's

@@ -20,6 +20,7 @@ local DEFAULT_LISTEN, DEFAULT_ADMIN = "127.0.0.1:8080", "127.0.0.1:9464"
 ---@field params string[]
 ---@field policies string[]
 ---@field routes neap.cmd.route[]
+---@field state_dir? string
 ---@field drain_ms integer
 ---@field max_breakers integer
 ---@field log_format "text"|"json"
@@ -55,6 +56,9 @@ plans.options = {
   { name = "admin-token-file", value = "FILE", example = "/run/secrets/neap",
     help = "who asks the admin pages must know what is in it;\n"
       .. "needed if they are not on a loopback address" },
+  { name = "state-dir", value = "DIRECTORY", example = "/var/lib/neap",
+    help = "where last good answers and queued calls are that outlive a\n"
+      .. "restart; of this user, mode 0700" },
   { name = "log-format", value = "text|json", example = "json", read = readers.log_format,
     help = "text if not given" },
   { name = "drain-ms", value = "MS", example = "10000", read = readers.patience,
@@ -154,6 +158,7 @@ function plans.make(given)
     token_file = first(given["admin-token-file"], values.admin_token_file),
     params = first(given.params, values.params, {}),
     policies = values.policies, routes = in_order(values.routes),
+    state_dir = first(given["state-dir"], values.state_dir),
     log_format = first(given["log-format"], values.log_format, "text"),
     drain_ms = first(given["drain-ms"], values.drain_ms, 10000),
     max_breakers = first(given["max-breakers"], values.max_breakers, 1024),

@@ -1,0 +1,139 @@
+# `neap serve --state-dir`: what outlives a kill: queued calls, delivered in order when the upstream
+# is back, and last good answers.
+. "$(dirname "$0")/support.sh"
+
+neap=${NEAP_BIN:?}
+# shellcheck disable=SC2046  # a list of numbers
+set -- $(free_ports 3)
+up=$1 listen=$2 admin=$3
+sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
+log=$dir/neap.log
+mkdir -m 700 "$dir/state"
+
+# An upstream that writes down what was done; /poison is never right.
+cat >"$dir/upstream.lua" <<'LUA'
+local uv = require "luv"
+local server = uv.new_tcp()
+server:bind("127.0.0.1", tonumber(arg[1]))
+server:listen(128, function()
+  local client, buffer = uv.new_tcp(), ""
+  server:accept(client)
+  client:read_start(function(_, chunk)
+    if not chunk then return client:close() end
+    buffer = buffer .. chunk
+    while true do
+      local head, rest = buffer:match("^(.-\r\n)\r\n(.*)$")
+      local length = head and tonumber(head:lower():match("content%-length: (%d+)") or 0)
+      if not head or #rest < length then return end
+      local method, path = head:match("^(%u+) (%S+)")
+      local key = head:lower():match("idempotency%-key: (%S+)") or "-"
+      local file = io.open(arg[2], "a")
+      file:write(method, " ", path, " ", key, " ", rest:sub(1, length), "\n")
+      file:close()
+      buffer = rest:sub(length + 1)
+      local status = path == "/poison" and "422 No" or "200 OK"
+      client:write("HTTP/1.1 " .. status .. "\r\nContent-Length: 4\r\n\r\ndone")
+    end
+  end)
+end)
+uv.run()
+LUA
+
+cat >"$dir/webhooks.lua" <<'LUA'
+return {
+  name = "webhooks",
+  trip = { consecutive_failures = 3 },
+  open = { cooldown_ms = 300, max_cooldown_ms = 300, jitter = 0 },
+  half_open = { probes = 1, successes = 1 },
+  timeout_ms = 1000,
+  fallback = {
+    fallback.last_good { max_age_ms = 3600000, persist = "answers" },
+    fallback.queue("events", { attempts = 2 }),
+    fallback.fail {},
+  },
+}
+LUA
+
+start_neap() {
+  : >"$log"
+  "$neap" serve --listen 127.0.0.1:$listen --upstream http://127.0.0.1:$up \
+    --admin 127.0.0.1:$admin --policy "$dir/webhooks.lua" --state-dir "$dir/state" 2>"$log" &
+  pid=$!
+  pids="$pids $pid"
+  within 10 grep -q "serving on" "$log"
+}
+start_upstream() {
+  $lua "$dir/upstream.lua" $up "$dir/done" &
+  upstream=$!
+  pids="$pids $upstream"
+  within 10 curl -sf -o "$dir/out" "http://127.0.0.1:$up/ping"
+  : >"$dir/done"
+}
+status() { curl -s -o "$dir/body" -w '%{http_code}' --max-time 5 "$@"; }
+
+start_upstream
+start_neap
+[ "$(status "$sidecar/known")" = 200 ] || fail "the upstream does not answer"
+kill -KILL $upstream
+
+# ---- Down: calls are queued, and told so when they are on the disk ----
+
+for _ in 1 2 3 4; do status "$sidecar/none" >"$dir/out"; done
+[ "$(status -d "a=0" "$sidecar/event")" = 202 ] || fail "not queued: $(cat "$dir/body")"
+grep -q '^{"id":"[0-9a-f]*"}$' "$dir/body" || fail "no id: $(cat "$dir/body")"
+first=$(sed 's/.*:"//; s/".*//' "$dir/body")
+[ "$(status -d "poison" "$sidecar/poison")" = 202 ] || fail "not queued"
+for i in $(seq 1 20); do
+  code=$(status -H "Idempotency-Key: mine-$i" -d "a=$i" "$sidecar/event")
+  [ "$code" = 202 ] || fail "event $i: $code"
+done
+curl -s -i "$sidecar/known" | grep -qi "^Neap-Source: last_good" || fail "no last good answer"
+curl -sf "$pages/metrics" |
+  grep -q '^neap_fallback_total{policy="webhooks",source="queue",result="answered"} 22$' ||
+  fail "$(curl -s "$pages/metrics" | grep source=.queue)"
+[ "$(stat -c %a "$dir/state/events.queue")" = 600 ] || fail "others can read the queue"
+
+# ---- Killed in the middle of it, with the upstream still down ----
+
+kill -KILL $pid
+wait $pid || :
+printf 'E 100 0000000000000000\nhalf a rec' >>"$dir/state/events.queue" # as a write that was cut off
+start_neap
+grep -q "events.queue: the last record is not whole, or damaged: cut at byte" "$log" ||
+  fail "no word about the torn record: $(cat "$log")"
+
+# ---- The upstream is back ----
+
+start_upstream
+all_done() { [ "$(grep -c "POST /event" "$dir/done")" -ge 21 ]; }
+within 20 all_done
+grep "POST /event" "$dir/done" | awk '{ print $4 }' >"$dir/order"
+{ echo "a=0"; for i in $(seq 1 20); do echo "a=$i"; done; } >"$dir/wanted"
+diff "$dir/wanted" "$dir/order" >&2 || fail "not in order, or not once"
+grep -q "POST /event $first a=0" "$dir/done" || fail "not with its id: $(head -n 1 "$dir/done")"
+grep -q "POST /event mine-7 a=7" "$dir/done" || fail "not with the client's own key"
+[ "$(grep -c "POST /poison" "$dir/done")" = 2 ] || fail "the poisonous call was not made twice"
+grep -q "goes to the dead letters" "$log" || fail "no word about the dead letter"
+grep -q /poison "$dir/state/events.dead" || fail "no dead letter"
+[ "$(status "$sidecar/known")" = 200 ] || fail "does not serve after it"
+
+# ---- Ended properly: last good answers are there at the next start, in an outage ----
+
+kill $pid
+wait $pid || fail "ended with status $?"
+kill -KILL $upstream
+start_neap
+for _ in 1 2 3 4; do status "$sidecar/none" >"$dir/out"; done
+curl -s -i "$sidecar/known" >"$dir/answer"
+grep -qi "^Neap-Source: last_good" "$dir/answer" || fail "no last good answer: $(cat "$dir/answer")"
+grep -q done "$dir/answer" || fail "another answer"
+
+# ---- One directory, two sidecars: the second says so, and queues nothing ----
+
+"$neap" serve --listen 127.0.0.1:0 --upstream http://127.0.0.1:$up --admin off \
+  --policy "$dir/webhooks.lua" --state-dir "$dir/state" 2>"$dir/second.log" &
+second=$!
+pids="$pids $second"
+within 10 grep -q "serving on" "$dir/second.log"
+grep -q "another process has this queue" "$dir/second.log" || fail "two have one queue"
+kill $second
