@@ -46,10 +46,26 @@ function policy_files.missing_guard(policy, names)
   end
 end
 
---- Is a directory's file of this name a policy, or something that an editor left there?
+--- What the names of files with tests of policies end with.
+policy_files.SPECS = { "_spec.lua", "_test.lua" }
+
+--- Are there tests of policies in a file of this name?
 ---@param name string
 ---@return boolean
-function policy_files.is_one(name) return name:find("^[^.#].*%.lua$") ~= nil end
+function policy_files.is_spec(name)
+  for _, ending in ipairs(policy_files.SPECS) do
+    if name:sub(-#ending) == ending then return true end
+  end
+  return false
+end
+
+--- Is a directory's file of this name a policy, and not its tests or something that an editor left
+--- there?
+---@param name string
+---@return boolean
+function policy_files.is_one(name)
+  return name:find("^[^.#].*%.lua$") ~= nil and not policy_files.is_spec(name)
+end
 
 ---@param directory string
 ---@param name string

@@ -7,7 +7,9 @@ neap: a circuit breaker in front of what your program calls
 
   neap serve --upstream URL --policy FILE    a sidecar: HTTP proxy with breakers and fallbacks
   neap serve CONFIG.lua                      the same, with several routes
+  neap new NAME                              writes a policy, and its tests
   neap check PATH...                         are these policies right, and what do they amount to?
+  neap test PATH...                          do they do what their tests say?
 
   neap status                                what is open in a neap that runs, since when and why
   neap mode NAME MODE                        forced_open, forced_closed; policy: as the policy says
@@ -78,7 +80,8 @@ neap check: loads policies and says what they amount to, or what is wrong with t
 
   neap check PATH... [options]
 
-PATH is a policy file or a directory of them (*.lua). Nothing is called and nothing is changed.
+PATH is a policy file or a directory of them (*.lua, but for tests: *_spec.lua, *_test.lua). Nothing
+is called and nothing is changed.
 
 %s
 
@@ -89,6 +92,71 @@ Examples:
   neap check policies
   neap check policies --params production.lua
   neap check --json policies | jq '.policies[].config.trip'
+]]
+
+help.test = [[
+neap test: runs the tests of policies: no dependency, no waiting
+
+  neap test PATH... [options]
+
+PATH is a file of tests, *_spec.lua or *_test.lua; a policy that has one beside it; or a directory,
+with all below it. A test of a day takes a millisecond: the clock is moved by hand. Where something
+is not as expected there is a table of what happened: each call, what it came to, and what the
+breaker looked like then.
+
+%s
+
+A test is written in Lua:
+
+  local t = require "neap.testing"
+
+  t.describe("search", function()
+    t.it("opens after five failures, and asks again after five seconds", function()
+      local search = t.policy "search.lua"                -- beside this file
+      search:calls(5, 503, { every_ms = 400 })            -- what the service answers
+      search:is("open", "failures"):stays_open_for(5000)
+      search:call():is_refused "open":is_answered_by "default"
+      search:cool_down():call(200):is_a_probe():counts_as "success"
+    end)
+  end)
+
+docs/testing.md has all there is to be said and expected. The same file runs in busted.
+
+Exit status: 0 all is as expected, 1 something is not, or a file does not load, 2 the command line
+is wrong, or there are no tests.
+
+Examples:
+
+  neap test policies
+  neap test policies/search.lua --filter 'five failures'
+  neap test --json policies | jq '.tests[] | select(.status != "passed")'
+]]
+
+help.new = [[
+neap new: writes a policy and its tests, to begin with
+
+  neap new NAME [options]
+
+Asks a few questions on a terminal; elsewhere, and for what an option says, it does not. Writes
+NAME.lua and NAME_spec.lua, and never over a file that is there.
+
+%s
+
+The kinds:
+
+  http      an HTTP service
+  grpc      a gRPC service
+  flags     a feature flag provider (OFREP): fails open
+  queue     something to be done, now or later: kept, and sent when it can be
+  function  a function of a Lua program, such as a query
+  rare      something that is called a few times an hour
+
+Exit status: 0 they are written, 1 they are not, 2 the command line is wrong.
+
+Examples:
+
+  neap new search
+  neap new flags --kind flags --dir policies --timeout-ms 50
 ]]
 
 help.status = [=[

@@ -1,6 +1,7 @@
 --- The neap command: from its arguments to an exit status, or to a plan for the program's C half to
 --- carry out. Everything it needs of the system is handed in, so that all of it can be tested.
 
+local develop = require "neap.cmd.develop"
 local help = require "neap.cmd.help"
 local log = require "neap.cmd.log"
 local operate = require "neap.cmd.operate"
@@ -16,10 +17,11 @@ local OK, FAILED, USAGE = 0, 1, 2
 ---@field version string
 ---@field wall_ms fun(): number
 ---@field uptime_ms fun(): number
----@field is_terminal fun(fd: 1|2): boolean
+---@field is_terminal fun(fd: 0|1|2): boolean
 ---@field owns_state? boolean     this Lua state is the command's alone: its strings may be hardened
 ---@field out? fun(text: string)  standard output
 ---@field err? fun(text: string)  standard error
+---@field read? fun(): string?    a line of standard input
 ---@field env? fun(name: string): string?
 ---@field fetch? fun(method: string, url: string, token?: string, body?: string): integer?, string
 ---  status and body; or nil and why it could not be asked
@@ -89,16 +91,18 @@ end
 
 local COMMANDS = { serve = serve, check = check }
 
---- Those that ask a neap that runs.
-for name, spec in pairs(operate.specs) do
-  COMMANDS[name] = function(argv, host)
-    local given, message = options.parse(spec, argv, 2)
-    if not given then return usage(host, " " .. name, message) end
-    if given.help then
-      host.out(help[name]:format(options.usage(spec)))
-      return OK
+--- Those of modules of their own: they ask a neap that runs; are for those who write policies.
+for _, commands in ipairs { operate, develop } do
+  for name, spec in pairs(commands.specs) do
+    COMMANDS[name] = function(argv, host)
+      local given, message = options.parse(spec, argv, 2)
+      if not given then return usage(host, " " .. name, message) end
+      if given.help then
+        host.out(help[name]:format(options.usage(spec)))
+        return OK
+      end
+      return commands.run(name, given, host, has_colours(host, 1))
     end
-    return operate.run(name, given, host, has_colours(host, 1))
   end
 end
 
@@ -122,6 +126,7 @@ end
 function cmd.main(argv, host)
   host.out = host.out or function(text) io.stdout:write(text) end
   host.err = host.err or function(text) io.stderr:write(text) end
+  host.read = host.read or function() return io.read("*l") end
   host.env = host.env or os.getenv
   local command = argv[1]
   if command == nil then
