@@ -35,6 +35,10 @@ local unpack = table.unpack or _G.unpack
 ---@field config table the effective configuration, defaults included, to be printed
 ---@field given table<string, true> the keys that the file sets itself, by their paths
 ---@field timeout_ms? integer
+---@field deadline_ms? integer
+---@field retry? table attempts, base_ms, max_ms, budget, budget_per_s, on: the section, defaults
+---  included
+---@field bulkhead? table likewise: concurrent, wait_ms
 ---@field mode string
 ---@field params table in force: what was given, or what the file declares, defaults included
 ---@field params_hash string of them
