@@ -203,6 +203,9 @@ describe("what an operator sets", function()
       assert.same({}, events)
       run(5000)
       assert.equal(before, serving.flags)
+      disk.base = "return { flags = { timeout_ms = 900 } }" -- nothing of it is left behind
+      run(3000)
+      assert.same({ 900, "base:1" }, { serving.flags.timeout_ms, from("flags", "timeout_ms") })
     end)
   end
 

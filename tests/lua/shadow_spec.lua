@@ -163,6 +163,31 @@ describe("a shadow policy", function()
     assert.same({ "closed", 7, 1, 0, 0, 0 }, counts(guard))
   end)
 
+  it("would have refused a call that began while it would have been open, whenever that ended",
+    function()
+      local guard = new()
+      calls(guard, 500, 2)
+      clock:advance(400) -- open for 100 ms more
+      local first, second = guard:acquire(), guard:acquire()
+      clock:advance(200)
+      guard:report(first, { status = 500 }) -- not as a probe, though it may have some by now
+      assert.same({ "half_open", 2, 1, 0, 0, 0 }, counts(guard))
+      calls(guard, 200, 2)
+      assert.same({ "closed", 4, 1, 0, 0, 0 }, counts(guard))
+      guard:report(second, { status = 200 })
+      assert.same({ "closed", 4, 1, 1, 0, 0 }, counts(guard))
+    end)
+
+  it("is on trial whatever its mode says", function()
+    for _, mode in ipairs { "forced_open", "forced_closed", "shadow" } do
+      local guard = new(candidate(("trip = { failures = 2 }, mode = %q"):format(mode)))
+      calls(guard, 200, 2)
+      assert.same({ "closed", 2, 0, 0, 0, 0 }, counts(guard))
+      calls(guard, 500, 3)
+      assert.same({ "open", 4, 1, 0, 0, 0 }, counts(guard))
+    end
+  end)
+
   it("sees what guard:call and its lines do, however the call ends", function()
     for _, live in ipairs { LIVE, (LIVE:gsub("trip = {", "retry = { attempts = 1 }, trip = {")) } do
       local guard = new(candidate "trip = { failures = 3 }", live)
