@@ -452,12 +452,16 @@ describe("neap check", function()
   end)
 
   it("has two files of one name refused, as serve does", function()
-    os.execute("mkdir -p " .. files .. "/two")
+    os.execute("mkdir -p " .. files .. "/two/again")
     local one = policy("flags")
     local other = write("two/flags.lua", (POLICY:gsub("NAME", "flags")))
     local status, _, err = run { "check", one, other }
     assert.equal(1, status)
     assert.equal(("error: %s: there is a policy flags already, in %s\n"):format(other, one), err)
+    local third = write("two/again/flags.lua", (POLICY:gsub("NAME", "flags")))
+    local told = select(3, run { "check", one, other, third })
+    assert.is_truthy(told:find(("%s: there is a policy flags already, in %s\n"):format(third, one),
+      1, true), told)
     assert.equal(0, (run { "check", one, one }))
   end)
 

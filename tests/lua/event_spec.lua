@@ -35,6 +35,9 @@ describe("events", function()
     local one = event.new { policy = "p", key = "k", from = "closed", to = "half_open",
       cause = "failures", measured = 1, limit = 1, calls = 1 }
     assert.equal("p/k: closed -> half_open: 1 failure in 1 call, limit 1", tostring(one))
+    local none = event.new { policy = "p", key = "k", from = "closed", to = "half_open",
+      cause = "failures", measured = 0, limit = 1, calls = 0 }
+    assert.equal("p/k: closed -> half_open: 0 failures in 0 calls, limit 1", tostring(none))
   end)
 
   it("come from every way a breaker can move", function()
