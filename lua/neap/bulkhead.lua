@@ -30,7 +30,7 @@ function bulkhead.freed(line)
     local waiter = queue[queue.first]
     queue[queue.first] = nil
     queue.first = queue.first + 1
-    if waiter.waits and waiter.wake() then return end
+    if waiter.wake() then return end
   end
 end
 
@@ -49,7 +49,7 @@ function bulkhead.wait(line, host, wait_ms)
   if not host.turn or wait_ms <= 0 or (has_room(line) and not is_awaited(line)) then return end
   line.queue = line.queue or { first = 1, last = 0 }
   local until_ms = line.native:now() + wait_ms
-  local waiter, is_next = { waits = true }, false
+  local waiter, is_next = {}, false
   bulkhead.freed(line) -- for one who was dropped after it was woken
   repeat
     local was_woken = host.turn(until_ms - line.native:now(), function(wake)
@@ -58,7 +58,6 @@ function bulkhead.wait(line, host, wait_ms)
     end)
     is_next = true
   until not was_woken or has_room(line) or line.native:now() >= until_ms
-  waiter.waits = false
 end
 
 return bulkhead

@@ -154,6 +154,14 @@ describe("a caller's deadline", function()
     assert.same({ "timeout", 1 }, { err.kind, g:snapshot().totals.timeout })
   end)
 
+  it("later than the policy's changes nothing either", function()
+    local g, now = guard_of "deadline_ms = 100,"
+    local began = now:now()
+    local _, err = g:call_by(began + 500, takes(now, 1000))
+    assert.same({ "deadline", 100, 100 }, { err.kind, err.timeout_ms, now:now() - began })
+    assert.equal(1, g:snapshot().totals.timeout)
+  end)
+
   it("has the fallback asked as after any timeout", function()
     local g, now = guard_of "timeout_ms = 200, fallback = { fallback.default 'else' },"
     local value, _, info = g:call_by(now:now() + 50, takes(now, 500))
