@@ -77,6 +77,20 @@ function Durables:tend(now_ms)
   return wait_ms
 end
 
+--- The queues, by name: what waits in each, and what this process has made of its calls.
+---@return { name: string, waiting: integer, bytes: integer, done: integer, dead: integer }[]
+function Durables:rows()
+  local rows = {}
+  for name, one in pairs(self.queues) do
+    rows[#rows + 1] = {
+      name = name, waiting = one.count, bytes = one.bytes,
+      done = one.counts.done, dead = one.counts.dead,
+    }
+  end
+  table.sort(rows, function(a, b) return a.name < b.name end)
+  return rows
+end
+
 --- The breaker lets calls through again.
 function Durables:hurry()
   for _, one in pairs(self.queues) do one:hurry() end

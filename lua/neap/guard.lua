@@ -423,6 +423,7 @@ function Guard:stats()
   local stats = {
     fallbacks = self.chain:rows(), fallback_durations = self.chain:took(),
     retries = {}, retry_budget = self.retries:left(self.policy.retry, self.line.native:now()),
+    queues = self.chain.durables:rows(),
     policy_errors = self.policy_errors, overflow = self.overflow, breakers = breakers,
     reloads = { ok = self.reloads, failed = self.failed_reloads },
     last_error = self.last_error, hash = self.policy.hash,

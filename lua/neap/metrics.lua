@@ -223,6 +223,20 @@ local function fallbacks(put, s)
   end
 end
 
+local function of_queues(field)
+  return function(put, s)
+    for _, row in ipairs(s.queues) do put(row[field], 'queue="' .. escape(row.name) .. '"') end
+  end
+end
+
+local function queued(put, s)
+  for _, row in ipairs(s.queues) do
+    for _, result in ipairs { "done", "dead" } do
+      put(row[result], ('queue="%s",result="%s"'):format(escape(row.name), result))
+    end
+  end
+end
+
 local function retries(put, s)
   for _, result in ipairs(retry.results) do
     put(s.retries[result], ('result="%s"'):format(result))
@@ -241,6 +255,10 @@ end
 local GUARD = {
   { "neap_fallback_total", counter, "What the stages of the fallback chain did when asked.",
     fallbacks },
+  { "neap_queue_waiting", gauge, "Calls in a durable queue.", of_queues "waiting" },
+  { "neap_queue_bytes", gauge, "What they take in its file.", of_queues "bytes" },
+  { "neap_queue_calls_total", counter, "Queued calls that were carried out, or went to the dead "
+    .. "letters.", queued },
   { "neap_retries_total", counter, "What retries came to, and why others were not made.", retries },
   { "neap_retry_budget", gauge, "Retries that this process may make now.", of "retry_budget" },
   { "neap_policy_reloads_total", counter, "Changed policy files, taken or refused.", reloads },
@@ -322,6 +340,7 @@ local function guard_numbers(guard, row)
   local of_file = not stats.is_shared and row
   return {
     retries = stats.retries, retry_budget = stats.retry_budget,
+    queues = stats.queues,
     fallbacks = stats.fallbacks, durations = stats.fallback_durations, hash = stats.hash,
     policy_errors = stats.policy_errors, overflow = stats.overflow, breakers = stats.breakers,
     reloads = of_file and row.reloads or stats.reloads.ok,

@@ -37,6 +37,7 @@
 ---@field fallback_durations { counts: integer[], bounds_ms: integer[], sum_ms: integer }
 ---@field retries table<neap.RetryResult, integer> what became of each wish to try again
 ---@field retry_budget integer how many retries this process may make now
+---@field queues table[] { name =, waiting =, bytes =, done =, dead = }: calls, of this process
 ---@field policy_errors integer
 ---@field overflow integer calls whose key had no room
 ---@field breakers integer

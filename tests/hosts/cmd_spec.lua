@@ -98,7 +98,7 @@ describe("neap", function()
         count = count + 1
       end
     end
-    assert.equal(19, count)
+    assert.equal(20, count)
   end)
 
   for word, near in pairs { serv = "neap serve", chekc = "neap check",
@@ -557,6 +557,22 @@ return { name = "declares", trip = { failures = params.failures } }
     assert.is_truthy(said(9):find("params.failures  +9  .*; from NEAP_PARAM_DECLARES__FAILURES"))
     assert.equal("error: NEAP_PARAM_DECLARES__FAILURES: 0 is out of range: a whole number from 1 "
       .. "to 100\n", said(0))
+  end)
+
+  it("checks a policy's shadow with it", function()
+    assert(os.execute("mkdir -p " .. files .. "/next"))
+    local path = write("tried.lua",
+      'return { name = "tried", shadow = "next/tried.lua", trip = { failures = 5 } }')
+    write("next/tried.lua", 'return { name = "tried", trip = { failures = 3 } }')
+    local status, out, err = run { "check", path }
+    assert.same({ 0, "" }, { status, err })
+    assert.is_truthy(out:find("  shadow  +next/tried.lua\n"))
+    write("next/tried.lua", 'return { name = "tried",\n  trip = { failurs = 3 } }')
+    status, out, err = run { "check", path }
+    assert.equal(1, status)
+    assert.is_truthy(out:find("tried.lua: ok", 1, true))
+    assert.equal(("error: %s/next/tried.lua:2: trip.failurs: is not a key: did you mean failures?\n")
+      :format(files), err)
   end)
 
   it("finds a fallback.guard wrong whose policy does not load", function()

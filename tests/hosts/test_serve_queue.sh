@@ -91,6 +91,8 @@ curl -s -i "$sidecar/known" | grep -qi "^Neap-Source: last_good" || fail "no las
 curl -sf "$pages/metrics" |
   grep -q '^neap_fallback_total{policy="webhooks",source="queue",result="answered"} 22$' ||
   fail "$(curl -s "$pages/metrics" | grep source=.queue)"
+metric() { curl -sf "$pages/metrics" | grep -qxF "$1" || fail "not $1: $(curl -s "$pages/metrics" | grep queue)"; }
+metric 'neap_queue_waiting{policy="webhooks",queue="events"} 22'
 [ "$(stat -c %a "$dir/state/events.queue")" = 600 ] || fail "others can read the queue"
 
 # ---- Killed in the middle of it, with the upstream still down ----
@@ -116,6 +118,11 @@ grep -q "POST /event mine-7 a=7" "$dir/done" || fail "not with the client's own 
 grep -q "goes to the dead letters" "$log" || fail "no word about the dead letter"
 grep -q /poison "$dir/state/events.dead" || fail "no dead letter"
 [ "$(status "$sidecar/known")" = 200 ] || fail "does not serve after it"
+metric 'neap_queue_waiting{policy="webhooks",queue="events"} 0'
+metric 'neap_queue_calls_total{policy="webhooks",queue="events",result="done"} 21'
+metric 'neap_queue_calls_total{policy="webhooks",queue="events",result="dead"} 1'
+curl -sf "$pages/metrics" | grep -q '^neap_upstream_background_total{route="default",what="replay"} [2-9]' ||
+  fail "$(curl -s "$pages/metrics" | grep background)"
 
 # ---- Ended properly: last good answers are there at the next start, in an outage ----
 

@@ -34,7 +34,7 @@ local CLASSES = {
   ["neap.reload.options"] = "reload", ["neap.reload.event"] = "reload",
   ["neap.reload.row"] = "reload", ["neap.metrics.options"] = "metrics",
   ["neap.Call"] = "../types/call", ["neap.Stats"] = "../types/call",
-  ["neap.Shadow"] = "shadow",
+  ["neap.Shadow"] = "shadow", ["neap.Queued"] = "queue",
   ["neap.Snapshot"] = "../types/core", ["neap.core.Totals"] = "../types/core",
 }
 

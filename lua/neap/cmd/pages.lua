@@ -50,6 +50,8 @@ local function route_families(numbers)
     "Upstream calls given up at their deadline.")
   local resent = family("neap_upstream_resent_total", "counter",
     "Upstream calls sent a second time, on a new connection.")
+  local unwaited = family("neap_upstream_background_total", "counter",
+    "Upstream calls that no client waited for: refreshes of old answers, queued calls made again.")
   for _, route in ipairs(numbers.routes) do
     for _, who in ipairs(ANSWERS) do add(answers, route[who], "route", route.name, "by", who) end
     for phase, field in pairs(PHASES) do add(failures, route[field], "route", route.name, "phase",
@@ -57,8 +59,10 @@ local function route_families(numbers)
     add(active, route.active, "route", route.name)
     add(timeouts, route.timeouts, "route", route.name)
     add(resent, route.resent, "route", route.name)
+    add(unwaited, route.refreshed, "route", route.name, "what", "refresh")
+    add(unwaited, route.replayed, "route", route.name, "what", "replay")
   end
-  return { answers, active, failures, timeouts, resent }
+  return { answers, active, failures, timeouts, resent, unwaited }
 end
 
 local function process_families(numbers, version)
