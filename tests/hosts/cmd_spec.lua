@@ -571,8 +571,8 @@ return { name = "declares", trip = { failures = params.failures } }
     status, out, err = run { "check", path }
     assert.equal(1, status)
     assert.is_truthy(out:find("tried.lua: ok", 1, true))
-    assert.equal("error: " .. files .. "/next/tried.lua:2: trip.failurs: is not a key: did you mean "
-      .. "failures?\n", err)
+    assert.equal("error: " .. files .. "/next/tried.lua:2: trip.failurs: is not a key: did you "
+      .. "mean failures?\n", err)
   end)
 
   it("finds a fallback.guard wrong whose policy does not load", function()
