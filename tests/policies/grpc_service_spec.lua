@@ -1,102 +1,103 @@
-local new = require "tests.policies.bench"
+local t = require "neap.testing"
 
 local function grpc(code) return { status = 200, grpc_status = code } end
+local OK, CANCELLED, INVALID_ARGUMENT, NOT_FOUND, UNAVAILABLE = 0, 1, 3, 5, 14
 
-describe("policies/grpc_service.lua", function()
-  local it_works
-  before_each(function() it_works = new "grpc_service" end)
+t.describe("policies/grpc_service.lua", function()
+  local service
+  t.before_each(function() service = t.policy "policies/grpc_service.lua" end)
 
-  it("opens when four in ten calls were UNAVAILABLE", function()
-    it_works:calls(6, grpc(0))
-    it_works:calls(3, grpc(14))
-    assert.equal("closed", it_works:state())
-    it_works:call(grpc(14))
-    assert.equal("open", it_works:state())
+  t.it("opens when four in ten calls were UNAVAILABLE", function()
+    service:calls(6, grpc(OK))
+    service:calls(3, grpc(UNAVAILABLE))
+    service:is "closed"
+    service:call(grpc(UNAVAILABLE))
+    service:is("open", "failure_rate")
   end)
 
-  it("stays closed however often callers ask for what is not there (B089)", function()
-    assert.equal("neutral", it_works:calls(50, grpc(5)))
-    assert.equal("neutral", it_works:calls(50, grpc(3)))
-    assert.equal("neutral", it_works:calls(50, grpc(1)))
-    assert.equal("closed", it_works:state())
-    assert.equal(1, it_works.guard:snapshot().neutral_share)
+  t.it("stays closed however often callers ask for what is not there (B089)", function()
+    service:calls(50, grpc(NOT_FOUND)):counts_as "neutral"
+    service:calls(50, grpc(INVALID_ARGUMENT)):counts_as "neutral"
+    service:calls(50, grpc(CANCELLED)):counts_as "neutral"
+    service:is "closed":has_logged "the calls are neutral"
+    assert(service.guard:snapshot().neutral_share == 1)
   end)
 
-  it("counts an exhausted resource, a deadline and a code that nobody knows (B089, B091)",
+  t.it("counts an exhausted resource, a deadline and a code that nobody knows (B089, B091)",
     function()
-    it_works:calls(6, grpc(0))
-    for _, code in ipairs { 8, 4, 99, "DATA_LOSS" } do assert.equal("failure",
-      it_works:call(grpc(code))) end
-    assert.equal("open", it_works:state())
-  end)
-
-  it("closes after four good probes of five, two at a time", function()
-    it_works:calls(10, grpc(14))
-    it_works:cool_down()
-    local first, second = it_works.guard:acquire(), it_works.guard:acquire()
-    assert.is_truthy(first and second)
-    assert.equal("probes_busy", select(2, it_works.guard:acquire()).kind)
-    it_works.guard:report(first, grpc(0))
-    it_works.guard:report(second, grpc(14))
-    it_works:calls(3, grpc(0))
-    assert.equal("closed", it_works:state())
-  end)
-
-  it("refuses with the error that gRPC callers know", function()
-    it_works:calls(10, grpc(14))
-    assert.same({ nil, "fail", "UNAVAILABLE" }, { it_works:fallback("refused") })
-    assert.same({}, { it_works:fallback("failure") })
-  end)
-
-  it("stays open longer each time, up to a limit, and never by the clock", function()
-    assert.is_true(it_works:has_waits(grpc(14), { 3000, 6000, 12000, 24000, 30000, 30000 }, 0.2))
-  end)
-
-  it("lets 2 through at once, and waits so long for a probe that is lost", function()
-    local n, permits = it_works:probes_at_once(grpc(14))
-    assert.equal(2, n)
-    it_works.clock:advance(2000 - 1)
-    assert.equal("probes_busy", it_works:call(grpc(14)))
-    it_works.clock:advance(1)
-    assert.equal("open", it_works:call(grpc(14)))
-    for _, permit in ipairs(permits) do it_works.guard:report(permit, "neutral") end
-  end)
-
-  it("gives up a call after 1000 ms", function()
-    assert.equal(1000, it_works.guard.policy.timeout_ms)
-  end)
-
-  it("looks ten seconds back: what is older does not count", function()
-    it_works:calls(3, grpc(14))
-    it_works.clock:advance(9000)
-    it_works:calls(6, grpc(0))
-    it_works:call(grpc(14))
-    assert.equal("open", it_works:state())
-    it_works.guard:reset()
-    it_works:calls(9, grpc(14))
-    it_works.clock:advance(10000)
-    it_works:calls(7, grpc(0))
-    it_works:calls(3, grpc(14))
-    assert.equal("closed", it_works:state())
-  end)
-
-  it("is not opened by nine failures out of nine, nor by three in ten of many", function()
-    it_works:calls(9, grpc(14))
-    assert.equal("closed", it_works:state())
-    it_works.guard:reset()
-    for _ = 1, 50 do
-      it_works:calls(7, grpc(0))
-      it_works:calls(3, grpc(14))
+    service:calls(6, grpc(OK))
+    for _, code in ipairs { 8, 4, 99, "DATA_LOSS" } do
+      service:call(grpc(code)):counts_as "failure"
     end
-    assert.equal("closed", it_works:state())
+    service:is "open"
   end)
 
-  it("lets five probes decide: two bad ones are too many, three good ones too few", function()
-    it_works:calls(10, grpc(14))
-    it_works:cool_down()
-    it_works:calls(3, grpc(0))
-    assert.equal("half_open", it_works:state())
-    it_works:calls(2, grpc(14))
-    assert.equal("open", it_works:state())
+  t.it("closes after four good probes of five, two at a time", function()
+    service:calls_until("open", grpc(UNAVAILABLE)):cool_down()
+    local first, second = service:start():is_a_probe(), service:start():is_a_probe()
+    service:call():is_refused "probes_busy"
+    first:ends_with(grpc(OK)):counts_as "success"
+    second:ends_with(grpc(UNAVAILABLE)):counts_as "failure"
+    service:calls(3, grpc(OK))
+    service:is "closed"
+  end)
+
+  t.it("refuses with the error that gRPC callers know, and hides no other", function()
+    service:call(grpc(UNAVAILABLE)):is_answered_by "primary"
+    service:calls_until("open", grpc(UNAVAILABLE))
+    service:call():is_answered_by("fail"):fails_with("UNAVAILABLE"):gives { status = 503 }
+  end)
+
+  t.it("stays open longer each time, up to a limit, and never by the clock", function()
+    for _, ms in ipairs { 3000, 6000, 12000, 24000, 30000, 30000 } do
+      service:calls_until("open", grpc(UNAVAILABLE)):stays_open_for(ms, 1.2 * ms):cool_down()
+    end
+    assert(service.guard.policy.config.open.jitter == 0.2)
+  end)
+
+  t.it("lets 2 through at once, and waits so long for a probe that is lost", function()
+    service:calls_until("open", grpc(UNAVAILABLE)):cool_down()
+    service:start():is_a_probe()
+    service:start():is_a_probe()
+    service:call():is_refused "probes_busy"
+    service:advance(2000 - 1):call():is_refused "probes_busy"
+    service:advance(1):call():is_refused "open"
+  end)
+
+  t.it("gives up a call after 1000 ms", function()
+    service:call("timeout"):counts_as("timeout"):takes(1000)
+  end)
+
+  t.it("looks ten seconds back: what is older does not count", function()
+    service:calls(3, grpc(UNAVAILABLE))
+    service:advance(9000)
+    service:calls(6, grpc(OK))
+    service:call(grpc(UNAVAILABLE))
+    service:is "open"
+    service.guard:reset()
+    service:calls(9, grpc(UNAVAILABLE))
+    service:advance(10000)
+    service:calls(7, grpc(OK))
+    service:calls(3, grpc(UNAVAILABLE))
+    service:is "closed"
+  end)
+
+  t.it("is not opened by nine failures out of nine, nor by three in ten of many", function()
+    service:calls(9, grpc(UNAVAILABLE))
+    service:is "closed"
+    service.guard:reset()
+    for _ = 1, 50 do
+      service:calls(7, grpc(OK))
+      service:calls(3, grpc(UNAVAILABLE))
+    end
+    service:is "closed"
+  end)
+
+  t.it("lets five probes decide: two bad ones are too many, three good ones too few", function()
+    service:calls_until("open", grpc(UNAVAILABLE)):cool_down()
+    service:calls(3, grpc(OK))
+    service:is "half_open"
+    service:calls(2, grpc(UNAVAILABLE)):is_a_probe()
+    service:is "open"
   end)
 end)

@@ -1,100 +1,120 @@
-local new = require "tests.policies.bench"
+local t = require "neap.testing"
 
-describe("policies/slow_dependency.lua", function()
-  local it_works
-  before_each(function() it_works = new "slow_dependency" end)
+local PATH = "policies/slow_dependency.lua"
 
-  it("opens when six in ten answers took longer than 800 ms, though all were good", function()
-    it_works:calls(4, { status = 200 }, 800)
-    it_works:calls(5, { status = 200 }, 801)
-    assert.equal("closed", it_works:state())
-    it_works:call({ status = 200 }, 801)
-    assert.equal("open", it_works:state())
+local function works() return "rows" end
+local function fails() return nil, "no rows" end
+
+t.describe("policies/slow_dependency.lua", function()
+  local search
+  t.before_each(function() search = t.policy(PATH) end)
+
+  t.it("opens when six in ten answers took longer than 800 ms, though all were good", function()
+    search:calls(4, works, { takes_ms = 800 })
+    search:calls(5, works, { takes_ms = 801 }):counts_as("success"):gives "rows"
+    search:is "closed"
+    search:call(works, { takes_ms = 801 })
+    search:is("open", "slow_rate")
   end)
 
-  it("stays closed as long as five in ten are quick", function()
+  t.it("stays closed as long as five in ten are quick", function()
     for _ = 1, 20 do
-      it_works:call({ status = 200 }, 900)
-      it_works:call({ status = 200 }, 10)
+      search:call(works, { takes_ms = 900 })
+      search:call(works, { takes_ms = 10 })
     end
-    assert.equal("closed", it_works:state())
+    search:is "closed"
   end)
 
-  it("takes a slow probe for a failed one", function()
-    it_works:calls(10, { status = 200 }, 1000)
-    it_works:cool_down()
-    it_works:calls(2, { status = 200 }, 1000)
-    assert.equal("open", it_works:state())
-    it_works:cool_down()
-    it_works:calls(3, { status = 200 }, 100)
-    assert.equal("closed", it_works:state())
+  t.it("takes a slow probe for a failed one", function()
+    search:calls(10, works, { takes_ms = 1000 })
+    search:cool_down()
+    search:calls(2, works, { takes_ms = 1000 }):is_a_probe()
+    search:is "open":cool_down()
+    search:calls(3, works, { takes_ms = 100 }):is_a_probe()
+    search:is "closed"
   end)
 
-  it("opens when half of the calls fail, too", function()
-    it_works:calls(5, { result = "rows" }, 10)
-    it_works:calls(5, { error = "no rows" }, 10)
-    assert.equal("open", it_works:state())
+  t.it("judges by no share of fewer than ten calls", function()
+    for _ = 1, 4 do
+      search:call(works)
+      search:call(fails)
+    end
+    search:call(fails):counts_as "failure"
+    search:is "closed"
+    search:call(works)
+    search:call(fails)
+    search:is("open", "failure_rate")
   end)
 
-  it("opens for one caller of what hangs: after six timeouts in a row", function()
-    assert.equal("timeout", it_works:calls(5, { ended_by = "timeout" }, 5010))
-    assert.equal("closed", it_works:state())
-    it_works:call({ ended_by = "timeout" }, 5010)
-    assert.equal("open", it_works:state())
+  t.it("opens when half of the calls fail, too", function()
+    search:calls(5, works, { takes_ms = 10 })
+    search:calls(5, fails, { takes_ms = 10 }):counts_as "failure"
+    search:is("open", "failure_rate")
   end)
 
-  it("serves an answer up to five minutes old meanwhile", function()
-    it_works.guard:remember({ id = "GET /" }, "yesterday's list")
-    it_works.clock:advance(300000)
-    assert.same({ "yesterday's list", "last_good" }, { it_works:fallback("refused") })
-    it_works.clock:advance(1)
-    assert.is_nil((it_works:fallback("refused")))
+  t.it("opens for one caller of what hangs: after six timeouts in a row", function()
+    search:calls(5, works, { takes_ms = 6000, every_ms = 5010 }):counts_as "timeout"
+    search:is "closed"
+    search:advance(10):call(works, { takes_ms = 6000 })
+    search:is("open", "consecutive_failures")
   end)
 
-  it("can be told what is slow", function()
-    it_works = new("slow_dependency", { slow_call_ms = 50 })
-    it_works:calls(10, { status = 200 }, 51)
-    assert.equal("open", it_works:state())
+  t.it("serves an answer up to five minutes old meanwhile", function()
+    search:call(works, { args = { "red shoes" } })
+    search:advance(300000)
+    search:call(fails, { args = { "red shoes" } })
+      :is_answered_by("last_good", 300000):gives "rows"
+    search:call(fails, { args = { "blue shoes" } }):is_answered_by("primary"):fails_with "no rows"
+    search:advance(1)
+    search:call(fails, { args = { "red shoes" } }):is_answered_by "primary"
   end)
 
-  it("stays open longer each time, up to a limit, and never by the clock", function()
-    assert.is_true(it_works:has_waits({ status = 500 },
-      { 10000, 15000, 22500, 33750, 50625, 60000, 60000 }, 0.3))
+  t.it("can be told what is slow", function()
+    search = t.policy(PATH, { params = { slow_call_ms = 50 } })
+    search:calls(10, works, { takes_ms = 51 })
+    search:is("open", "slow_rate")
   end)
 
-  it("lets 1 through at once, and waits so long for a probe that is lost", function()
-    local n, permits = it_works:probes_at_once({ status = 500 })
-    assert.equal(1, n)
-    it_works.clock:advance(10000 - 1)
-    assert.equal("probes_busy", it_works:call({ status = 500 }))
-    it_works.clock:advance(1)
-    assert.equal("open", it_works:call({ status = 500 }))
-    for _, permit in ipairs(permits) do it_works.guard:report(permit, "neutral") end
+  t.it("stays open longer each time, up to a limit, and never by the clock", function()
+    for _, ms in ipairs { 10000, 15000, 22500, 33750, 50625, 60000, 60000 } do
+      search:calls_until("open", fails):stays_open_for(ms, 1.3 * ms):cool_down()
+    end
+    assert(search.guard.policy.config.open.jitter == 0.3)
   end)
 
-  it("gives up a call after 5000 ms", function()
-    assert.equal(5000, it_works.guard.policy.timeout_ms)
+  t.it("lets 1 through at once, and waits so long for a probe that is lost", function()
+    search:calls_until("open", fails):cool_down()
+    search:start():is_a_probe()
+    search:call():is_refused "probes_busy"
+    search:advance(10000 - 1):call():is_refused "probes_busy"
+    search:advance(1):call():is_refused "open"
   end)
 
-  it("looks half a minute back: what is older does not count", function()
-    it_works:calls(6, { status = 200 }, 801)
-    it_works.clock:advance(22000)
-    it_works:calls(4, { status = 200 }, 10)
-    it_works:call({ status = 200 }, 801)
-    assert.equal("open", it_works:state())
-    it_works.guard:reset()
-    it_works:calls(9, { status = 200 }, 801)
-    it_works.clock:advance(30000)
-    it_works:calls(5, { status = 200 }, 10)
-    it_works:calls(5, { status = 200 }, 801)
-    assert.equal("closed", it_works:state())
+  t.it("gives up a call after 5000 ms", function()
+    search:call(works, { takes_ms = 5001 }):counts_as("timeout"):takes(5000)
   end)
 
-  it("is not opened by fewer than half that fail, nor by 800 ms", function()
+  t.it("looks half a minute back: what is older does not count", function()
+    local function slow_at_once(n)
+      for _ = 1, n do search:start { result = "rows", takes_ms = 801 } end
+      search:advance(801)
+    end
+    slow_at_once(6)
+    search:advance(27000):calls(4, works, { takes_ms = 10 })
+    slow_at_once(1)
+    search:is "open"
+    search.guard:reset()
+    slow_at_once(9)
+    search:advance(30000):calls(5, works, { takes_ms = 10 })
+    slow_at_once(5)
+    search:is "closed"
+  end)
+
+  t.it("is not opened by fewer than half that fail, nor by 800 ms", function()
     for _ = 1, 50 do
-      it_works:calls(3, { status = 200 }, 800)
-      it_works:calls(2, { status = 500 }, 10)
+      search:calls(3, works, { takes_ms = 800 })
+      search:calls(2, fails, { takes_ms = 10 })
     end
-    assert.equal("closed", it_works:state())
+    search:is "closed"
   end)
 end)

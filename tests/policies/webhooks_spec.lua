@@ -1,97 +1,117 @@
-local clock = require "neap.clock"
-local guard = require "neap.guard"
-local new = require "tests.policies.bench"
+local t = require "neap.testing"
 
-describe("policies/webhooks.lua", function()
-  local it_works
-  before_each(function() it_works = new "webhooks" end)
+local PATH = "policies/webhooks.lua"
 
-  it("opens after five failures in a row, or half of the last twenty", function()
-    it_works:calls(4, { status = 503 })
-    assert.equal("closed", it_works:state())
-    it_works:call { status = 202 }
-    it_works:calls(4, { ended_by = "timeout" })
-    it_works:call { status = 202 }
-    assert.equal("open", it_works:state())
-    it_works.guard:reset()
-    it_works:calls(5, { status = 500 })
-    assert.equal("open", it_works:state())
+local function event(body)
+  return { request = { method = "POST", target = "/events", body = body } }
+end
+
+t.describe("policies/webhooks.lua", function()
+  local receiver
+  t.before_each(function() receiver = t.policy(PATH, { params = { max_entries = 2 } }) end)
+
+  t.it("opens after five failures in a row, or half of the last twenty", function()
+    receiver:calls(4, 503)
+    receiver:is "closed"
+    receiver:call(202)
+    receiver:calls(4, "timeout")
+    receiver:is "closed"
+    receiver:call(202)
+    receiver:is("open", "failure_rate")
+    receiver.guard:reset()
+    receiver:calls(5, 500)
+    receiver:is("open", "consecutive_failures")
   end)
 
-  it("takes an event that was delivered before for a success, wrong credentials for an outage",
-    function()
-    assert.equal("success", it_works:call { status = 409 })
-    assert.equal("neutral", it_works:call { status = 422 })
-    assert.equal("failure", it_works:call { status = 401 })
-  end)
-
-  describe("with a directory", function()
-    local directory, g, now, delivered, verdict
-
-    before_each(function()
-      directory, now, delivered, verdict = os.tmpname(), clock.manual(1000), {}, "ok"
-      os.remove(directory)
-      assert(os.execute("mkdir -m 700 " .. directory))
-      g = guard.new("policies/webhooks.lua", {
-        clock = now, state_dir = directory, params = { max_entries = 2 }, log = function() end,
-        replay = function(entry)
-          if verdict ~= "ok" then return nil, verdict end
-          delivered[#delivered + 1] = entry.args[1]
-          return true
-        end,
-      })
-    end)
-    after_each(function()
-      g:close()
-      os.execute("rm -rf " .. directory)
-    end)
-
-    local function send(event)
-      return g:call(function() return nil, "down" end, event)
+  t.it("looks twenty calls back, and lets fewer than half of them fail", function()
+    receiver:calls(11, 202)
+    for _ = 1, 3 do
+      receiver:calls(2, 503)
+      receiver:call(202)
     end
-
-    it("keeps events while the receiver is down, delivers them in order, and no more than fit",
-      function()
-      for i = 1, 5 do assert.same({ nil, "down" }, { send(i) }) end
-      local id, _, info = send("a")
-      assert.same({ "string", "queue" }, { type(id), info.source })
-      send("b")
-      local value, err = send("c")
-      assert.same({ nil, "open" }, { value, err.kind })
-      now:advance(6000)
-      for _ = 1, 5 do g:tend() end
-      assert.same({ "a", "b" }, delivered)
-    end)
-
-    it("keeps an event for which there was no connection, not one that may have arrived", function()
-      local value, info = g:fallback("failure", { args = { 1 }, phase = "connect" })
-      assert.same({ "string", "queue" }, { type(value), info.source })
-      assert.is_nil((g:fallback("failure", { args = { 1 }, phase = "sent" })))
-      assert.is_nil((g:fallback("timeout", { args = { 1 } })))
-    end)
-
-    it("opens again if the receiver is not back, and loses nothing", function()
-      g:trip(nil, 5000)
-      send("a")
-      verdict = "down"
-      for _ = 1, 100 do
-        now:advance(1000)
-        g:tend()
-      end
-      assert.equal("open", g:snapshot().state)
-      verdict = "ok"
-      for _ = 1, 400 do
-        now:advance(1000)
-        g:tend()
-      end
-      assert.same({ "a" }, delivered)
-    end)
+    receiver:is "closed"
+    receiver:calls(3, 503)
+    receiver:is "closed" -- nine of the last twenty
+    receiver:call(503)
+    receiver:is("open", "failure_rate")
   end)
 
-  it("without a directory says no rather than lose an event", function()
-    local g = guard.new("policies/webhooks.lua", { clock = clock.manual(0), log = function() end })
-    g:trip()
-    local value, err = g:call(function() return true end, "a")
-    assert.same({ nil, "open" }, { value, err.kind })
+  t.it("stays open longer each time, up to five minutes, and closes after three good probes",
+    function()
+    for _, ms in ipairs { 5000, 10000, 20000, 40000, 80000, 160000, 300000, 300000 } do
+      receiver:calls_until("open", 503):stays_open_for(ms, 1.2 * ms):cool_down()
+    end
+    receiver:call(202):is_a_probe()
+    receiver:call(503):is_a_probe()
+    receiver:is "open":cool_down()
+    receiver:start():is_a_probe()
+    receiver:call():is_refused "probes_busy"
+    receiver:advance(10000):call():is_refused "open"
+    receiver:cool_down():calls(2, 202):is_a_probe()
+    receiver:is "half_open"
+    receiver:call(202):is_a_probe()
+    receiver:is "closed"
+    assert(receiver.guard.policy.config.open.jitter == 0.2)
+  end)
+
+  t.it("gives up a delivery after five seconds", function()
+    receiver:call("timeout"):takes(5000)
+  end)
+
+  t.it("keeps ten thousand events, and each for a day, unless a deployment says otherwise",
+    function()
+    local queue = t.policy(PATH).guard.policy.stages[1]
+    assert(queue.max_entries == 10000 and queue.max_age_ms == 86400000)
+    assert(queue.concurrent == 500 and queue.timeout_ms == 2000)
+  end)
+
+  t.it("takes an event that was delivered before for a success, wrong credentials for an outage",
+    function()
+    receiver:call(409):counts_as("success", "delivered before")
+    receiver:call(422):counts_as "neutral"
+    receiver:call(401):counts_as("failure", "our credentials")
+    receiver:call(403):counts_as("failure", "our credentials")
+  end)
+
+  t.it("keeps events while the receiver is down, delivers them in order, and no more than fit",
+    function()
+    receiver:calls(5, 503, event "0"):is_answered_by "primary"
+    receiver:call(nil, event "a"):is_answered_by("queue"):gives { status = 202 }
+    receiver:call(nil, event "b"):is_answered_by "queue"
+    receiver:call(nil, event "c"):is_answered_by("nobody"):fails_with "open"
+    receiver:has_queued(2)
+    receiver:dependency(202):advance(10000):has_queued(0)
+    local delivered = receiver:replays():counts_as "success"
+    assert(#delivered == 2)
+    assert(delivered[1].request.body == "a" and delivered[2].request.body == "b")
+  end)
+
+  t.it("keeps an event for which there was no connection, not one that may have arrived", function()
+    receiver:dependency(503)
+    receiver:call("transport", event "a"):is_answered_by "queue"
+    receiver:call({ ended_by = "transport", phase = "sent" }, event "b"):is_answered_by "nobody"
+    receiver:call("timeout", event "c"):is_answered_by "nobody"
+    receiver:has_queued(1)
+  end)
+
+  t.it("opens again if the receiver is not back, and loses nothing", function()
+    receiver:dependency(503):calls_until("open", nil, event "0")
+    receiver:call(nil, event "a"):is_answered_by "queue"
+    receiver:advance(100000):is "open":has_queued(1)
+    receiver:dependency(202):advance(400000):has_queued(0):is "half_open"
+  end)
+
+  t.it("has its events still after a restart", function()
+    receiver:dependency(503):calls_until("open", nil, event "0")
+    receiver:call(nil, event "a"):is_answered_by "queue"
+    receiver:restart():has_queued(1)
+    receiver:dependency(202):advance(10000):has_queued(0)
+  end)
+
+  t.it("without a directory says no rather than lose an event", function()
+    receiver = t.policy(PATH, { state_dir = false })
+    receiver:calls_until("open", 503, event "0")
+    receiver:call(nil, event "a"):is_answered_by("nobody"):fails_with "open"
+    receiver:has_logged "there is no state_dir"
   end)
 end)

@@ -146,9 +146,10 @@ t.describe("NAME", function()
     service:replays():counts_as "success"
   end)
 
-  t.it("keeps nothing that was sent: it may have been done", function()
+  t.it("keeps what was never sent, and nothing else: that may have been carried out", function()
     service:call("timeout", ORDER):is_answered_by "nobody"
-    service:has_queued(0)
+    service:call("transport", ORDER):is_answered_by "queue"
+    service:has_queued(1)
   end)
 
   t.it("keeps it over a restart", function()
@@ -336,11 +337,9 @@ return {
 
   classify = classify.http,
 
-  -- Only what was never sent: what failed may have been done.
-  fallback_on = { "refused" },
+  -- Only what was never sent: a call that failed may have been carried out.
   fallback = {
     fallback.queue("NAME", { max_entries = 10000, max_age_ms = 24 * 60 * 60 * 1000 }),
-    fallback.fail { status = 503 },
   },
 }
 ]],

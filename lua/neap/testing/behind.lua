@@ -11,7 +11,7 @@ local behind = {}
 function behind.refresh(self, of, ended)
   self.world:at(self.clock:now(), function()
     local call = self:new_call( "refresh")
-    call.key, call.about = of.call.key, of.call.about
+    call.key, call.about, call.request = of.call.key, of.call.about, of.request
     exchange.begin {
       bench = self, call = call, script = of.script, args = of.args, request = of.request,
       takes_ms = of.takes_ms, is_apart = true,
@@ -31,7 +31,7 @@ local VERDICTS = { success = "done", neutral = "own" }
 ---@param done function
 function behind.replay(self, entry, done)
   local call = self:new_call( "replay")
-  call.key = entry.key
+  call.key, call.request = entry.key, entry.request
   if entry.request then
     call.about = (" %s %s"):format(entry.request.method, entry.request.target)
   end

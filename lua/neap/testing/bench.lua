@@ -29,6 +29,7 @@ local MOST_CALLS = 10000 -- until something is so
 ---@class (exact) neap.testing.Options of a policy under test
 ---@field params? table for the policy file
 ---@field max_keys? integer as of neap.guard
+---@field state_dir? boolean false: there is none for its files; else a new one, if it has files
 
 ---@class (exact) neap.testing.CallOptions
 ---@field every_ms? number of calls: so long between the beginnings of two
@@ -103,6 +104,7 @@ end
 
 -- ---- Calls ------------------------------------------------------------------------------------
 
+local OPTIONS = { "params", "max_keys", "state_dir" }
 local CALL_OPTIONS = { "every_ms", "takes_ms", "deadline_ms", "request", "args" }
 
 local function check_options(options, known)
@@ -165,7 +167,7 @@ local function begin(self, script, options)
   x.refresh = function(ended) behind.refresh(self, x, ended) end
   if not script or script.is_http then
     x.request = request_of(options.request or {})
-    x.args = { x.request, n = 1 }
+    x.args, call.request = { x.request, n = 1 }, x.request
     if options.request then
       call.about = (" %s %s"):format(x.request.method, x.request.target)
     end
@@ -228,6 +230,7 @@ function Bench:start(outcome, options)
   self.world:advance(0)
   local call = begin(self, outcome ~= nil and outcomes.script(outcome) or nil, options)
   if not call.is_over then
+    self.started[#self.started + 1] = call -- a permit that nobody holds is given back
     note(self, { text = ("call %d%s begins"):format(call.n, call.about) })
     self:settle()
   end
@@ -390,11 +393,11 @@ function bench.new(path, options, world, rows)
   if not policy then place.error("%s", tostring(err)) end
   local self = setmetatable({
     path = path, policy = policy, max_keys = options.max_keys, world = world or worlds.new(),
-    rows = rows or {}, told = {}, events = {}, log = {}, waiters = {}, made_again = {},
-    counts = { calls = 0 }, others = {},
+    rows = rows or {}, told = {}, events = {}, log = {}, counts = { calls = 0 },
+    waiters = {}, made_again = {}, started = {}, others = {},
   }, Bench)
   self.clock, self.find = self.world.clock, others_of(self)
-  self.state_dir = has_files(policy) and scratch.directory() or nil
+  if has_files(policy) and options.state_dir ~= false then self.state_dir = scratch.directory() end
   self:open()
   return self
 end
@@ -404,7 +407,7 @@ function bench.of_spec(path, options)
   if type(path) ~= "string" then
     place.error("which policy? %s is no path of a file", problem.shown(path))
   end
-  return bench.new(found(path), check_options(options, { "params", "max_keys" }))
+  return bench.new(found(path), check_options(options, OPTIONS))
 end
 
 return bench
