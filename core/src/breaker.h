@@ -36,7 +36,7 @@
 #define NEAP__NAME_WORDS ((NEAP_NAME_MAX + 1) / 8)
 
 /* How an outcome stands in a window; the first four of neap_totals. */
-enum { KIND_SUCCESS, KIND_SLOW_SUCCESS, KIND_FAILURE, KIND_SLOW_FAILURE };
+enum { KIND_SUCCESS, KIND_SLOW_SUCCESS, KIND_FAILURE, KIND_SLOW_FAILURE, KIND_NONE = 7 };
 
 enum {
 #define X(name) TOTAL_##name,
@@ -155,6 +155,8 @@ enum {
   (UINT64_C(1) << 63) /* mode is not NEAP_AUTO; the same bit as in the mode word */
 #define PREPARED_RAMP  (UINT64_C(1) << 62) /* ramp_ms is not 0 */
 #define PREPARED_RATES 1u                  /* a rate rule is set, so a success can trip */
+#define PREPARED_SLOWS 2u                  /* a rule asks for slow calls: see flight.c */
+#define PREPARED_SHIFT 8                   /* from this bit on: log2 of a flight's slice_ms */
 
 #define SHAPE_COUNT (UINT64_C(1) << 31)
 #define CALLS_MAX   1024u

@@ -3,6 +3,7 @@
 #define NEAP_MACHINE_H
 
 #include "breaker.h"
+#include "window.h"
 
 /* ---- the run of failures: epoch 17 | count 47 ---- */
 
@@ -37,6 +38,18 @@ NEAP__HIDDEN void neap__trip(neap__breaker *b, const neap_rules *r, uint64_t s, 
 NEAP__HIDDEN neap_reported neap__probe_report(neap__breaker *b, const neap_rules *r, uint64_t p,
                                               uint64_t now_ms, bool is_neutral, bool is_success,
                                               uint64_t retry_after_ms, neap_transition *moved);
+
+/* Counts n calls of the closed breaker of `s` as slow though they have not ended, at *at, and judges
+ * the window.  False: the state has moved. */
+NEAP__HIDDEN bool neap__mark_slow(neap__breaker *b, const neap_rules *r, uint64_t s,
+                                  uint64_t now_ms, uint64_t n, window_place *at,
+                                  neap_transition *moved);
+
+/* neap_breaker_report() of a plain permit whose call was counted so and, in a time window, taken
+ * back. */
+NEAP__HIDDEN neap_reported neap__report_marked(neap__breaker *b, const neap_rules *r,
+                                               uint64_t now_ms, uint64_t p, const neap_call *call,
+                                               neap_transition *moved);
 
 /* Until a call may be let in; 0 if one may be now. */
 NEAP__HIDDEN uint64_t neap__retry_after_ms(uint64_t s, const neap_rules *r, uint64_t now_ms);

@@ -3,6 +3,7 @@
  *   neap_breaker_report()   a healthy success, at once; report_timed() if it took a millisecond, or
  *   success_...()           step by step, where there is no quick answer, or
  *   report_slow()           everything else: neutral, probe, bypass, stale, failed, slow
+ *   neap__report_marked()   of a call that the window counts already: see flight.c
  *   evaluate()              the rules over the sums of the window
  *
  * The state word is not written here: see breaker.c. */
@@ -94,31 +95,56 @@ static void duration_count(neap__breaker *b, uint64_t duration_ms) {
   if (i > 0) word_add(&b->durations[i - 1], 1);
 }
 
-/* An outcome that the closed window counts.  The epoch of `s` is the permit's. */
-static neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64_t s,
-                                   uint64_t now_ms, unsigned kind, uint64_t retry_after_ms,
-                                   neap_transition *moved) {
-  window_place at = neap__window_place(b, r, state_epoch(s), now_ms), counted = at;
+/* How an outcome is counted: in a place of its own, in that of its mark, or as a mark.  A program
+ * without flights has the first only: what depends on it is one function for each. */
+typedef enum how_counted { AS_ONE_MORE, AS_MARKED, AS_A_MARK } how_counted;
+
+static NEAP__AT_ONCE bool window_count(neap__breaker *b, window_place *at, unsigned kind,
+                                       uint64_t n, how_counted how, bool insist) {
+  if (how == AS_A_MARK) return neap__window_mark(b, at, n, insist);
+  bool is_settled =
+      how == AS_MARKED && shape_is_count(at->shape) && neap__window_settle(b, at, kind);
+  return is_settled || neap__window_add(b, at, kind, insist);
+}
+
+/* Counts in the closed window of `s`, at *counted, as seen from *at.  False: the state has moved. */
+static NEAP__AT_ONCE bool closed_count(neap__breaker *b, const neap_rules *r, uint64_t s,
+                                       uint64_t now_ms, unsigned kind, uint64_t n, how_counted how,
+                                       window_place *at, window_place *counted) {
+  *at = *counted = neap__window_place(b, r, state_epoch(s), now_ms);
   bool insist = false;
-  while (!neap__window_add(b, &counted, kind, insist)) {
-    if (word_load(&b->state) != s) return NEAP_STALE;
+  while (!window_count(b, counted, kind, n, how, insist)) {
+    if (word_load(&b->state) != s) return false;
     window_place again = neap__window_place(b, r, state_epoch(s), now_ms);
-    insist = again.tag == at.tag;
-    at = counted = again;
+    insist = again.tag == at->tag;
+    *at = *counted = again;
   }
+  return true;
+}
+
+/* The mark says so to successes, which skip what they can.  False: the window is another one. */
+static bool closed_is_bad(neap__breaker *b, uint64_t s, const window_place *at,
+                          const window_place *counted) {
+  if (neap__mark_bad(b, counted, false)) return true;
+  bool is_current =
+      word_load(&b->state) == s && window_tag(state_epoch(s), word_load(&b->geometry)) == at->tag;
+  return is_current && neap__mark_bad(b, counted, true);
+}
+
+/* An outcome that the closed window counts.  The epoch of `s` is the permit's. */
+static NEAP__AT_ONCE neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64_t s,
+                                                 uint64_t now_ms, unsigned kind, how_counted how,
+                                                 uint64_t retry_after_ms, neap_transition *moved) {
+  window_place at, counted;
+  if (!closed_count(b, r, s, now_ms, kind, 1, how, &at, &counted)) return NEAP_STALE;
   uint64_t run = 0;
   if (kind_is_failure(kind))
     run = run_lengthen(b, s);
   else
     run_end(b, state_epoch(s));
   if (kind_is_bad(kind)) {
-    if (!neap__mark_bad(b, &counted, false)) {
-      bool is_current = word_load(&b->state) == s &&
-                        window_tag(state_epoch(s), word_load(&b->geometry)) == at.tag;
-      if (!is_current) return NEAP_COUNTED;
-      neap__mark_bad(b, &counted, true);
-    }
-    evaluate(b, r, s, now_ms, &at, run, retry_after_ms, moved);
+    if (closed_is_bad(b, s, &at, &counted))
+      evaluate(b, r, s, now_ms, &at, run, retry_after_ms, moved);
     return NEAP_COUNTED;
   }
   uint64_t seen;
@@ -141,9 +167,10 @@ static neap_reported report_neutral(neap__breaker *b, const neap_rules *r, uint6
   return NEAP_COUNTED;
 }
 
-static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint64_t p,
-                                    uint64_t now_ms, const neap_call *call, uint64_t duration_ms,
-                                    neap_transition *moved) {
+static NEAP__AT_ONCE neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint64_t p,
+                                                  uint64_t now_ms, const neap_call *call,
+                                                  uint64_t duration_ms, how_counted how,
+                                                  neap_transition *moved) {
   unsigned kind = call_kind(r, call, duration_ms);
   uint64_t retry_after_ms =
       kind_is_bad(kind) ? neap__retry_after_heeded(b, r, call->retry_after_ms) : 0;
@@ -156,7 +183,7 @@ static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint6
     total_add(b, kind, 1);
   } else {
     uint64_t s = word_load(&b->state);
-    reported = s >> 40 == p >> 2 ? report_closed(b, r, s, now_ms, kind, retry_after_ms, moved)
+    reported = s >> 40 == p >> 2 ? report_closed(b, r, s, now_ms, kind, how, retry_after_ms, moved)
                                  : NEAP_STALE;
   }
   if (reported != NEAP_COUNTED) return reported;
@@ -165,9 +192,9 @@ static neap_reported report_outcome(neap__breaker *b, const neap_rules *r, uint6
   return NEAP_COUNTED;
 }
 
-static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rules *r,
-                                                uint64_t now_ms, uint64_t p, const neap_call *call,
-                                                neap_transition *moved) {
+static NEAP__AT_ONCE neap_reported report_any(neap__breaker *b, const neap_rules *r,
+                                              uint64_t now_ms, uint64_t p, const neap_call *call,
+                                              how_counted how, neap_transition *moved) {
   assert(rules_are_prepared(r));
   if ((p & 3) == PERMIT_NONE) return NEAP_USED;
   if (NEAP__UNLIKELY(!shape_is_valid(geometry_shape(word_load(&b->geometry)))))
@@ -178,10 +205,41 @@ static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rul
   } else {
     bool is_absurd = call->duration_ms > MASK(TIME_BITS); /* such as an end before its start */
     if (is_absurd) total_add(b, TOTAL_clock_steps, 1);
-    reported = report_outcome(b, r, p, now_ms, call, is_absurd ? 0 : call->duration_ms, moved);
+    reported = report_outcome(b, r, p, now_ms, call, is_absurd ? 0 : call->duration_ms, how, moved);
   }
   if (reported == NEAP_STALE) total_add(b, TOTAL_stale, 1);
   return reported;
+}
+
+static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rules *r,
+                                                uint64_t now_ms, uint64_t p, const neap_call *call,
+                                                neap_transition *moved) {
+  return report_any(b, r, now_ms, p, call, AS_ONE_MORE, moved);
+}
+
+/* ---- calls that count as slow before they end ---- */
+
+bool neap__mark_slow(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms, uint64_t n,
+                     window_place *at, neap_transition *moved) {
+  window_place counted;
+  if (NEAP__UNLIKELY(!shape_is_valid(geometry_shape(word_load(&b->geometry)))))
+    neap_breaker_adopt((neap_breaker *)b, r);
+  if (!closed_count(b, r, s, now_ms, KIND_SLOW_SUCCESS, n, AS_A_MARK, at, &counted)) return false;
+  if (closed_is_bad(b, s, at, &counted)) evaluate(b, r, s, now_ms, at, 0, 0, moved);
+  *at = counted;
+  return true;
+}
+
+/* A count window keeps its place, or leaves it empty. */
+neap_reported neap__report_marked(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                  uint64_t p, const neap_call *call, neap_transition *moved) {
+  uint64_t s = word_load(&b->state);
+  neap_reported reported = report_any(b, r, now_ms, p, call, AS_MARKED, moved);
+  if (call->outcome < NEAP_NEUTRAL || reported != NEAP_COUNTED) return reported;
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  if (shape_is_count(at.shape)) neap__window_settle(b, &at, KIND_NONE);
+  evaluate(b, r, s, now_ms, &at, 0, 0, moved); /* there are fewer calls: a rate may hold now */
+  return NEAP_COUNTED;
 }
 
 /* ---- a success: each step takes over where the one below it has no quick answer ---- */

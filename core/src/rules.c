@@ -97,6 +97,13 @@ static bool rules_fail(const neap_rules *r, neap_error *error) {
   return false;
 }
 
+/* log2 of a sixteenth of slow_call_ms, in whole milliseconds: a flight's slices. */
+static uint64_t flight_shift(const neap_rules *r) {
+  uint64_t shift = 0;
+  while (UINT64_C(32) << shift <= r->slow_call_ms) shift++;
+  return shift;
+}
+
 bool neap_rules_prepare(neap_rules *rules, neap_error *error) {
   neap_rules r = *rules;
   rules_derive(&r);
@@ -110,6 +117,8 @@ bool neap_rules_prepare(neap_rules *rules, neap_error *error) {
   r.prepared[PREPARED_FLAGS] = PREPARED_MAGIC | (r.mode == NEAP_AUTO ? 0 : PREPARED_MODE) |
                                (r.ramp_ms == 0 ? 0 : PREPARED_RAMP) |
                                (r.failure_rate || r.slow_rate ? PREPARED_RATES : 0);
+  if (r.slow_call_ms != 0 && (r.slow_rate != 0 || r.trip_by_function))
+    r.prepared[PREPARED_FLAGS] |= PREPARED_SLOWS | flight_shift(&r) << PREPARED_SHIFT;
   *rules = r;
   return true;
 }

@@ -77,25 +77,33 @@ static uint64_t lap_ahead(uint64_t c, uint64_t slice) {
 /* How many outcomes of a time window a word holds, of whatever tag. */
 static uint64_t cell_count(uint64_t c) { return c & RING_FLAG ? 0 : c & COUNT_TOP; }
 
-static bool time_add(neap__breaker *b, window_place *at, unsigned kind, bool insist) {
-  neap__word *cell = &b->cells[(at->slice % NEAP__SLICES) * NEAP__KINDS + kind];
+static neap__word *time_cell(neap__breaker *b, uint64_t slice, unsigned kind) {
+  return &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + kind];
+}
+
+/* n of them, 1 to COUNT_TOP; what a counter has no room for goes to the totals. */
+static inline bool time_add(neap__breaker *b, window_place *at, unsigned kind, uint64_t n,
+                            bool insist) {
+  neap__word *cell = time_cell(b, at->slice, kind);
   for (;;) {
     uint64_t c = word_load(cell), count = cell_count(c);
     if (word_tag(c) == at->tag && count != 0 && lap_ahead(c, at->slice) <= 1) {
-      if (count == COUNT_TOP) {
-        total_add(b, kind, 1);
+      uint64_t room = COUNT_TOP - count, fits = n < room ? n : room;
+      if (fits == 0) {
+        total_add(b, kind, n);
         return true;
       }
-      if (!word_swap(cell, c, c + 1)) {
+      if (!word_swap(cell, c, c + fits)) {
         word_pause();
         continue;
       }
       at->slice += lap_ahead(c, at->slice) * NEAP__SLICES;
-      if (count + 1 == COUNT_TOP) window_halve(b, at->tag);
+      if (fits < n) total_add(b, kind, n - fits);
+      if (fits == room) window_halve(b, at->tag);
       return true;
     }
     if (tag_is_newer(c, at->tag) && !insist) return false;
-    if (swap_and_fold(b, cell, c, cell_base(at->tag, at->slice) | 1, kind, count)) return true;
+    if (swap_and_fold(b, cell, c, cell_base(at->tag, at->slice) | n, kind, count)) return true;
   }
 }
 
@@ -187,10 +195,9 @@ static bool tag_is_current(const neap__breaker *b, uint32_t tag) {
   return window_tag(state_epoch(word_load(&b->state)), word_load(&b->geometry)) == tag;
 }
 
-static bool ring_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
+static bool ring_put(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
   uint32_t slot;
   if (!ring_claim(b, at, kind, insist, &slot)) return false;
-  if (kind != KIND_SUCCESS) total_add(b, kind, 1); /* successes: in the head */
   neap__word *word = &b->cells[slot / RING_SLOTS];
   unsigned shift = slot % RING_SLOTS * 3;
   for (;;) {
@@ -204,6 +211,12 @@ static bool ring_add(neap__breaker *b, const window_place *at, unsigned kind, bo
     uint64_t new = rest | (uint64_t)(kind + 1) << shift;
     if (swap_and_fold(b, word, w, new, old_kind, cell_count(w))) return true;
   }
+}
+
+static bool ring_add(neap__breaker *b, const window_place *at, unsigned kind, bool insist) {
+  if (!ring_put(b, at, kind, insist)) return false;
+  if (kind != KIND_SUCCESS) total_add(b, kind, 1); /* successes: in the head */
+  return true;
 }
 
 static uint64_t ones(uint64_t x) {
@@ -239,7 +252,63 @@ static void ring_sum(const neap__breaker *b, const window_place *at, window_sums
 /* ---- both ---- */
 
 bool neap__window_add(neap__breaker *b, window_place *at, unsigned kind, bool insist) {
-  return shape_is_count(at->shape) ? ring_add(b, at, kind, insist) : time_add(b, at, kind, insist);
+  return shape_is_count(at->shape) ? ring_add(b, at, kind, insist)
+                                   : time_add(b, at, kind, 1, insist);
+}
+
+/* ---- marks: calls that count as slow before they end ----
+ *
+ * In the window they are slow successes.  In the totals they are not yet anything, so what is in a
+ * counter of theirs is taken off the total; readers are told, as of counts that are moved. */
+
+bool neap__window_mark(neap__breaker *b, window_place *at, uint64_t n, bool insist) {
+  if (shape_is_count(at->shape)) {
+    uint64_t length = shape_length(at->shape);
+    for (uint64_t i = 0; i < n && i < length; i++)
+      if (!ring_put(b, at, KIND_SLOW_SUCCESS, insist)) return false;
+    return true;
+  }
+  fold_begin(b);
+  bool is_marked = time_add(b, at, KIND_SLOW_SUCCESS, n, insist);
+  fold_end(b, KIND_SLOW_SUCCESS, is_marked ? -n : 0);
+  return is_marked;
+}
+
+/* The total first: one who dies on the way leaves it too high by one, never lower than it was. */
+void neap__window_unmark(neap__breaker *b, const window_place *at) {
+  neap__word *cell = time_cell(b, at->slice, KIND_SLOW_SUCCESS);
+  const uint64_t base = cell_base(at->tag, at->slice);
+  fold_begin(b);
+  total_add(b, KIND_SLOW_SUCCESS, 1);
+  uint64_t c;
+  do {
+    c = word_load(cell);
+    if (c - base - 1 >= COUNT_TOP) break; /* it is another slice's, or was halved */
+  } while (!word_swap(cell, c, c - 1));
+  fold_end(b, KIND_SLOW_SUCCESS, c - base - 1 >= COUNT_TOP ? UINT64_MAX : 0);
+}
+
+bool neap__window_settle(neap__breaker *b, const window_place *at, unsigned kind) {
+  uint64_t h = word_load(&b->head);
+  if (word_tag(h) != at->tag) return false;
+  uint32_t n = shape_length(at->shape), next = (uint32_t)(h >> HEAD_POSITION_SHIFT & MASK(12));
+  uint32_t length = next < n ? next : n, slot = next < n ? next : (next - n) % n;
+  for (uint32_t i = 0; i < length; i++) {
+    slot = (slot == 0 ? n : slot) - 1;
+    neap__word *word = &b->cells[slot / RING_SLOTS];
+    unsigned shift = slot % RING_SLOTS * 3;
+    for (;;) {
+      uint64_t w = word_load(word);
+      bool is_mark =
+          word_tag(w) == at->tag && (w & RING_FLAG) && (w >> shift & 7) == KIND_SLOW_SUCCESS + 1;
+      if (!is_mark) break;
+      uint64_t new = (w & ~(UINT64_C(7) << shift)) | (uint64_t)(kind + 1) % 8 << shift;
+      if (!word_swap(word, w, new)) continue;
+      if (kind != KIND_NONE) total_add(b, kind, 1);
+      return true;
+    }
+  }
+  return false;
 }
 
 void neap__window_sum(const neap__breaker *b, const window_place *at, window_sums *out) {

@@ -132,6 +132,16 @@ NEAP__HIDDEN window_place neap__window_place(const neap__breaker *b, const neap_
  * so the word is not newer but very old. */
 NEAP__HIDDEN bool neap__window_add(neap__breaker *b, window_place *at, unsigned kind, bool insist);
 
+/* Counts n calls, at least 1, as slow ones that have not ended; otherwise as neap__window_add(). */
+NEAP__HIDDEN bool neap__window_mark(neap__breaker *b, window_place *at, uint64_t n, bool insist);
+
+/* Takes one of them back that was counted at `at`, of a time window. */
+NEAP__HIDDEN void neap__window_unmark(neap__breaker *b, const window_place *at);
+
+/* What one of them came to, in a count window: it keeps its place there, or with KIND_NONE leaves it
+ * empty.  Which of the slow ones it was nobody knows: the newest.  False: none is left. */
+NEAP__HIDDEN bool neap__window_settle(neap__breaker *b, const window_place *at, unsigned kind);
+
 NEAP__HIDDEN void neap__window_sum(const neap__breaker *b, const window_place *at,
                                    window_sums *out);
 

@@ -89,12 +89,14 @@ static inline void word_pause(void) {
 #define NEAP__LIKELY(x)   __builtin_expect(!!(x), 1)
 #define NEAP__UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define NEAP__NOINLINE    __attribute__((noinline))
+#define NEAP__AT_ONCE     inline __attribute__((always_inline))
 #define NEAP__HIDDEN      __attribute__((visibility("hidden")))
 #define NEAP__AS_WRITTEN  __attribute__((used)) /* its arguments stay where the caller has them */
 #else
 #define NEAP__LIKELY(x)   (x)
 #define NEAP__UNLIKELY(x) (x)
 #define NEAP__NOINLINE
+#define NEAP__AT_ONCE inline
 #define NEAP__HIDDEN
 #define NEAP__AS_WRITTEN
 #endif

@@ -55,6 +55,8 @@ local function counts()
   gate("8 refusal", "shared refusal", 25, "nothing acquire")
   gate("8 refusal, coarse clock", "shared refusal, coarse clock", 60, "nothing acquire")
   gate("11 pair in a new slice", "shared pair, new slice", 220)
+  gate("12 pair, its calls in flight", "shared pair, in flight", 280)
+  gate("13 acquire, past a ramp", "shared acquire, past a ramp", 75, "nothing acquire")
   gate("11 pair after all 16 slices expired", "shared pair, all expired", 200 + 20 * 16)
 
   local steps = run.measurements { run.program "bench_count", "step" }

@@ -43,6 +43,28 @@ static void prepare_closed(bench_subject *s) {
   pair(s, NEAP_SUCCESS, 0);
 }
 
+static void prepare_flight(bench_subject *s) {
+  neap_rules r = usual_rules();
+  r.slow_rate = NEAP_ONE / 2;
+  r.slow_call_ms = 1000;
+  subject_start(s, r);
+  s->flight = (neap_flight){{0}};
+  pair(s, NEAP_SUCCESS, 0);
+}
+
+/* A ramp that is over: the state is closed, at a level. */
+static void prepare_ramp(bench_subject *s) {
+  neap_rules r = usual_rules();
+  r.ramp_ms = 1000;
+  r.probes = r.successes = 1;
+  subject_start(s, r);
+  if (neap_breaker_trip(s->breaker, &s->rules, s->now_ms, 1, NULL) != NEAP_OK) abort();
+  s->now_ms += 1;
+  pair(s, NEAP_SUCCESS, 0);
+  s->now_ms += 1000;
+  pair(s, NEAP_SUCCESS, 0);
+}
+
 /* Slices so long that the real clock will not reach the next one. */
 static void prepare_coarse(bench_subject *s) {
   neap_rules r = usual_rules();
@@ -150,6 +172,18 @@ static void run_timed(bench_subject *s, size_t n) {
   for (size_t i = 0; i < n; i++) pair(s, NEAP_SUCCESS, 20);
 }
 
+static void run_flight(bench_subject *s, size_t n) {
+  neap_breaker *b = s->breaker;
+  uint64_t now_ms = s->now_ms;
+  for (size_t i = 0; i < n; i++) {
+    neap_permit permit;
+    neap_call call = {.outcome = NEAP_SUCCESS};
+    neap_flight_acquire(&s->flight, b, &s->rules, now_ms, &permit, NULL);
+    EMPTY_OPERATION();
+    neap_flight_report(&s->flight, b, &s->rules, now_ms, now_ms, &permit, &call, NULL);
+  }
+}
+
 static void run_tenth_fails(bench_subject *s, size_t n) {
   for (size_t i = 0; i < n / 10; i++) {
     run_pair(s, 9);
@@ -204,6 +238,8 @@ const bench_path PATHS(paths)[] = {
     {"pair, new slice, failures in it", prepare_failures, run_rotate_failing},
     {"pair, all expired", prepare_successes, run_expire},
     {"pair, last 100 calls", prepare_ring, run_pair},
+    {"pair, in flight", prepare_flight, run_flight},
+    {"acquire, past a ramp", prepare_ramp, run_acquire},
     {"refusal", prepare_open, run_acquire},
     {"refusal, coarse clock", prepare_open, run_acquire_on},
     {"refusal, counted", prepare_open_counted, run_acquire},

@@ -17,6 +17,8 @@
 #define neap_breaker_report_on  single_neap_breaker_report_on
 #define neap_breaker_trip       single_neap_breaker_trip
 #define neap_breaker_state      single_neap_breaker_state
+#define neap_flight_acquire     single_neap_flight_acquire
+#define neap_flight_report      single_neap_flight_report
 #define neap_clock_coarse       single_neap_clock_coarse
 #define neap_clock_precise      single_neap_clock_precise
 #define PATHS(name)             single_##name
@@ -32,6 +34,7 @@ typedef struct bench_subject {
   neap_rules rules;
   neap_clock clock;
   uint64_t now_ms;
+  neap_flight flight;
 } bench_subject;
 
 typedef struct bench_path {

@@ -24,12 +24,15 @@ enum { SUCCESS, SLOW_SUCCESS, FAILURE, SLOW_FAILURE, KINDS, FORGOTTEN };
 typedef struct past_call {
   int64_t slice;
   int kind;
+  bool is_mark; /* it has not ended */
 } past_call;
 
 /* What the reference gives for a permit. */
 typedef struct reference_permit {
   neap_verdict verdict;
   uint32_t epoch;
+  bool is_in_flight, is_marked; /* known to the flight, and counted as slow */
+  uint64_t began_ms;
 } reference_permit;
 
 typedef struct reference {
@@ -48,6 +51,10 @@ typedef struct reference {
   neap_totals totals;
   uint64_t transitions[NEAP_TRANSITION_KINDS];
   uint64_t duration_counts[NEAP_DURATION_BUCKETS], duration_sum_ms;
+  bool has_flight;       /* it had slices */
+  uint64_t slice_ms;     /* of the flight; 0: no rule asks for slow calls */
+  uint64_t flight_ms;    /* since when it is so */
+  bool is_settled;       /* what is reported has its place in the window already */
   neap_transition moved; /* by the last operation; cause NEAP_BY_NOTHING: none */
   uint64_t opened_for_at_least, opened_for_at_most; /* of moved.open_ms: the jitter is the core's */
 } reference;
@@ -140,6 +147,7 @@ static inline void reference_open(reference *m, const neap_rules *r, neap_transi
   reference_move(m, t, now);
   m->opened_for_at_least = asked_ms > cooldown ? asked_ms : cooldown;
   m->opened_for_at_most = asked_ms > longest ? asked_ms : longest;
+  m->until_ms = now + m->opened_for_at_least; /* until the core says how long it is */
 }
 
 static inline neap_transition reference_flap(const reference *m, const neap_rules *r,
@@ -211,7 +219,7 @@ static inline void reference_recount(const reference *m, const neap_rules *r, ui
   if (reference_kind(m, r) == NEAP_WINDOW_COUNT) {
     size_t n = reference_length(m, r);
     for (size_t i = m->count > n ? m->count - n : 0; i < m->count; i++)
-      kinds[reference_calls[i].kind]++;
+      if (reference_calls[i].kind != FORGOTTEN) kinds[reference_calls[i].kind]++;
     return;
   }
   int64_t mine = reference_slice(m, r, now), newest = mine;
@@ -315,7 +323,8 @@ static inline neap_verdict reference_acquire(reference *m, const neap_rules *r, 
     m->totals.refused_forced += verdict == NEAP_REFUSE_FORCED;
     m->totals.refused_ramp += verdict == NEAP_REFUSE_RAMP;
   }
-  if (verdict <= NEAP_ALLOW_BYPASS) *permit = (reference_permit){verdict, m->epoch};
+  if (verdict <= NEAP_ALLOW_BYPASS)
+    *permit = (reference_permit){.verdict = verdict, .epoch = m->epoch};
   return verdict;
 }
 
@@ -364,7 +373,7 @@ static inline neap_reported reference_report_probe(reference *m, const neap_rule
 static inline void reference_report_closed(reference *m, const neap_rules *r, uint64_t now,
                                            int kind, uint64_t asked_ms) {
   uint64_t kinds[KINDS];
-  reference_record(m, r, kind, now);
+  if (!m->is_settled) reference_record(m, r, kind, now);
   m->run = kind >= FAILURE ? m->run + 1 : 0;
   if (kind != SUCCESS) {
     reference_judge(m, r, kind >= FAILURE ? m->run : 0, now, asked_ms);
@@ -399,6 +408,112 @@ static inline neap_reported reference_report(reference *m, const neap_rules *r, 
     reference_report_closed(m, r, now, kind, asked_ms);
   if (reported == NEAP_COUNTED) reference_tell(m, kind, call);
   m->totals.stale += reported == NEAP_STALE;
+  return reported;
+}
+
+/* ---- Calls in flight: every one is in the walk's list of permits ----
+ *
+ *   - one is overdue when all that began within its slice, a sixteenth of slow_call_ms or less, are
+ *     past slow_call_ms: then it is a slow success of the window that has not ended;
+ *   - when it ends, a time window forgets the first of those from when it was due on; in a count
+ *     window what it came to takes the place of the newest slow success. */
+
+/* The largest power of two in a sixteenth of slow_call_ms. */
+static inline uint64_t reference_slice_ms(const neap_rules *r) {
+  uint64_t ms = 1;
+  if (r->slow_call_ms == 0 || !(r->slow_rate || r->trip_by_function)) return 0;
+  while (ms * 2 <= r->slow_call_ms / 16) ms *= 2;
+  return ms;
+}
+
+static inline void reference_flight_adopt(reference *m, const neap_rules *r, uint64_t now,
+                                          reference_permit *out, unsigned n) {
+  if (m->slice_ms == reference_slice_ms(r)) return;
+  m->flight_ms = m->has_flight ? now : now - 1;
+  m->has_flight = true;
+  m->slice_ms = reference_slice_ms(r);
+  for (unsigned i = 0; i < n; i++) out[i].is_in_flight = false;
+}
+
+static inline uint64_t reference_due_ms(const reference *m, const neap_rules *r,
+                                        const reference_permit *p) {
+  return (p->began_ms / m->slice_ms + 1) * m->slice_ms + r->slow_call_ms;
+}
+
+static inline bool reference_is_overdue(const reference *m, const neap_rules *r,
+                                        const reference_permit *p, uint64_t now) {
+  return p->is_in_flight && !p->is_marked && p->epoch == m->epoch && m->state == NEAP_CLOSED &&
+         now >= reference_due_ms(m, r, p);
+}
+
+/* Slot by slot of the ring: each may trip it. */
+static inline void reference_flight_look(reference *m, const neap_rules *r, uint64_t now,
+                                         reference_permit *out, unsigned n) {
+  reference_flight_adopt(m, r, now, out, n);
+  for (uint64_t slot = 0; slot < 64 && m->slice_ms != 0; slot++) {
+    bool found = false;
+    for (unsigned i = 0; i < n; i++) {
+      if (!reference_is_overdue(m, r, &out[i], now)) continue;
+      if (out[i].began_ms / m->slice_ms % 64 != slot) continue;
+      if (!m->has_window) reference_adopt(m, r);
+      reference_record(m, r, SLOW_SUCCESS, now);
+      reference_calls[m->count - 1].is_mark = true;
+      out[i].is_marked = found = true;
+    }
+    if (found) reference_judge(m, r, 0, now, 0);
+  }
+}
+
+static inline uint64_t reference_flight_next_ms(const reference *m, const neap_rules *r,
+                                                uint64_t now, const reference_permit *out,
+                                                unsigned n) {
+  uint64_t soonest = NEAP_NEVER;
+  for (unsigned i = 0; i < n && m->slice_ms != 0; i++) {
+    const reference_permit *p = &out[i];
+    if (!p->is_in_flight || p->is_marked || p->epoch != m->epoch || m->state != NEAP_CLOSED)
+      continue;
+    uint64_t due = reference_due_ms(m, r, p);
+    if (due < soonest) soonest = due;
+  }
+  return soonest < now ? now : soonest;
+}
+
+static inline void reference_unmark(reference *m, const neap_rules *r, uint64_t now, uint64_t due) {
+  int64_t mine = reference_slice(m, r, now), from = reference_slice(m, r, due < now ? due : now);
+  if (from < mine - 15) from = mine - 15;
+  for (int64_t i = 0; i < 16; i++) {
+    int64_t slice = from + i <= mine ? from + i : from + i - 16;
+    for (size_t k = 0; k < m->count; k++) {
+      past_call *c = &reference_calls[k];
+      if (c->kind != SLOW_SUCCESS || !c->is_mark || c->slice != slice) continue;
+      c->kind = FORGOTTEN;
+      return;
+    }
+  }
+}
+
+static inline bool reference_settle(const reference *m, const neap_rules *r, int kind) {
+  size_t n = reference_length(m, r);
+  for (size_t i = m->count; i > 0 && i + n > m->count; i--) {
+    if (reference_calls[i - 1].kind != SLOW_SUCCESS) continue;
+    reference_calls[i - 1].kind = kind;
+    return true;
+  }
+  return false;
+}
+
+static inline neap_reported reference_flight_report(reference *m, const neap_rules *r, uint64_t now,
+                                                    const reference_permit *p,
+                                                    const neap_call *call) {
+  bool is_current = p->verdict == NEAP_ALLOW && p->epoch == m->epoch && m->state == NEAP_CLOSED;
+  if (!is_current || !p->is_in_flight || !p->is_marked) return reference_report(m, r, now, p, call);
+  bool is_count = m->window == NEAP_WINDOW_COUNT, is_neutral = call->outcome >= NEAP_NEUTRAL;
+  if (!is_count) reference_unmark(m, r, now, reference_due_ms(m, r, p));
+  m->is_settled = is_count && !is_neutral && reference_settle(m, r, reference_call_kind(r, call));
+  neap_reported reported = reference_report(m, r, now, p, call);
+  m->is_settled = false;
+  if (is_count && is_neutral) reference_settle(m, r, FORGOTTEN);
+  if (is_neutral) reference_judge(m, r, 0, now, 0);
   return reported;
 }
 

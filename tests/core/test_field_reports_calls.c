@@ -3,8 +3,8 @@
  * B116 are in test_threads.c. */
 #include "support.h"
 
-/* Calls already too slow but still in flight could not open a breaker.  Here, by design, a call
- * is counted when it ends: it opens on completion, and no call is counted twice. */
+/* Calls already too slow but still in flight could not open a breaker.  Here that is what a flight
+ * is for (test_flight.c); without one it opens on completion, and no call is counted twice. */
 static void B059(void **unused) {
   (void)unused;
   FIXTURE(f, r->slow_rate = 500000, r->slow_call_ms = 2000, r->minimum_calls = 10);
@@ -180,7 +180,7 @@ static void B118(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      IT("B059: a call is counted when it ends, and once", B059),
+      IT("B059: without a flight a call is counted when it ends, and once", B059),
       IT("B061: a timeout is one failure, whoever saw it", B061),
       IT("B062: nested breakers count each call once each", B062),
       IT("B064: late failures neither open again nor prolong", B064),

@@ -17,6 +17,9 @@ typedef struct walk {
   neap_permit permits[PENDING];
   reference_permit twins[PENDING];
   unsigned pending;
+  bool
+      flies; /* calls go through a flight; then the clock never goes back, and no permit is copied */
+  neap_flight flight;
   const uint8_t *bytes; /* where chance comes from, if not from the seed */
   size_t bytes_left;
   uint64_t verdicts[7], reported[3], moves;
@@ -119,7 +122,9 @@ static void random_advance(walk *w) {
     step = below(w, w->rules.ramp_ms + 2);
   else if (kind < 833)
     step = random_gap(w);
-  if (kind >= 990 && w->now_ms > (UINT64_C(1) << 40)) { /* back: other threads' clocks, or a step */
+  if (w->flies && (kind == 831 || kind == 832)) step = 0; /* nor is a call out for weeks */
+  if (kind >= 990 && !w->flies &&
+      w->now_ms > (UINT64_C(1) << 40)) { /* back: other threads' clocks, or a step */
     step = below(w, w->slice_ms * (kind < 996 ? 4 : kind < 999 ? 40 : 1000000));
     w->now_ms -= step;
     return;
@@ -253,6 +258,10 @@ static void compare(walk *w) {
   compare_state(w, &s);
   compare_window(w, &s);
   compare_totals(w, &s);
+  if (w->flies)
+    SAME(neap_flight_next_ms(&w->flight, &w->breaker, &w->rules, w->now_ms),
+         reference_flight_next_ms(&w->model, &w->rules, w->now_ms, w->twins, w->pending),
+         "when a call is overdue");
 }
 
 /* ---- Steps ---- */
@@ -261,8 +270,11 @@ static void step_acquire(walk *w) {
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
   neap_permit permit = {.opaque = 77};
   reference_permit twin = {0};
+  if (w->flies) reference_flight_look(&w->model, &w->rules, w->now_ms, w->twins, w->pending);
   neap_verdict want = reference_acquire(&w->model, &w->rules, w->now_ms, &twin);
-  neap_verdict got = neap_breaker_acquire(&w->breaker, &w->rules, w->now_ms, &permit, &moved);
+  neap_verdict got =
+      w->flies ? neap_flight_acquire(&w->flight, &w->breaker, &w->rules, w->now_ms, &permit, &moved)
+               : neap_breaker_acquire(&w->breaker, &w->rules, w->now_ms, &permit, &moved);
   SAME(got, want, "the same verdict");
   compare_moved(w, &moved);
   w->verdicts[got]++;
@@ -272,8 +284,18 @@ static void step_acquire(walk *w) {
   }
   SAME(neap_permit_kind(&permit), got, "the permit knows");
   SAME(neap_permit_epoch(&permit), twin.epoch, "the permit knows");
+  twin.began_ms = w->now_ms;
+  twin.is_in_flight =
+      w->flies && got == NEAP_ALLOW && w->model.slice_ms != 0 && w->now_ms > w->model.flight_ms;
   w->permits[w->pending] = permit;
   w->twins[w->pending++] = twin;
+}
+
+static void step_sweep(walk *w) {
+  neap_transition moved = {.cause = NEAP_BY_NOTHING};
+  reference_flight_look(&w->model, &w->rules, w->now_ms, w->twins, w->pending);
+  neap_flight_sweep(&w->flight, &w->breaker, &w->rules, w->now_ms, &moved);
+  compare_moved(w, &moved);
 }
 
 static neap_call random_call(walk *w) {
@@ -297,14 +319,24 @@ static void step_report(walk *w) {
   neap_call call = random_call(w);
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
   neap_permit permit = w->permits[i];
-  neap_reported want = reference_report(&w->model, &w->rules, w->now_ms, &w->twins[i], &call);
-  neap_reported got =
-      neap_breaker_report(&w->breaker, &w->rules, w->now_ms, &permit, &call, &moved);
+  reference_permit twin = w->twins[i];
+  neap_reported want, got;
+  if (w->flies) {
+    want = reference_flight_report(&w->model, &w->rules, w->now_ms, &twin, &call);
+    w->twins[i].is_in_flight = false;
+    if (w->model.moved.cause == NEAP_BY_NOTHING)
+      reference_flight_look(&w->model, &w->rules, w->now_ms, w->twins, w->pending);
+    got = neap_flight_report(&w->flight, &w->breaker, &w->rules, w->now_ms, twin.began_ms, &permit,
+                             &call, &moved);
+  } else {
+    want = reference_report(&w->model, &w->rules, w->now_ms, &twin, &call);
+    got = neap_breaker_report(&w->breaker, &w->rules, w->now_ms, &permit, &call, &moved);
+  }
   SAME(got, want, "the same answer");
   SAME(permit.opaque, 0, "cleared");
   compare_moved(w, &moved);
   w->reported[got]++;
-  if (chance(w, 3)) return; /* a copy stays, to be reported again */
+  if (!w->flies && chance(w, 3)) return; /* a copy stays, to be reported again */
   w->pending--;
   w->permits[i] = w->permits[w->pending];
   w->twins[i] = w->twins[w->pending];
@@ -377,6 +409,15 @@ static void step_reload(walk *w) {
   neap_breaker_reset(&w->breaker, &w->rules, w->now_ms, NULL);
 }
 
+/* Rules with a flight may come to one that had none: in the same millisecond, calls of before would
+ * be taken for its own. */
+static void step_reload_flying(walk *w) {
+  w->now_ms++;
+  step_reload(w);
+  w->model.moved.cause = NEAP_BY_NOTHING; /* by hand, and told to nobody */
+  step_sweep(w);
+}
+
 static void walk_step(walk *w) {
   unsigned kind = (unsigned)below(w, 1000);
   w->model.moved.cause = NEAP_BY_NOTHING;
@@ -394,7 +435,9 @@ static void walk_step(walk *w) {
   else if (kind < 994)
     step_mode(w);
   else if (kind < 997)
-    step_reload(w);
+    w->flies ? step_reload_flying(w) : step_reload(w);
+  else if (w->flies)
+    step_sweep(w);
   compare(w);
 }
 
@@ -404,6 +447,7 @@ static void walk_begin(walk *w) {
   random_window(w, &rules);
   random_rest(w, &rules);
   walk_use(w, rules);
+  w->flies = chance(w, 40);
   w->slice_ms = rules.length_ms / 16;
   w->now_ms = random_start(w);
 }

@@ -46,4 +46,4 @@ firmware() {
 }
 
 firmware x86-64 12288 gcc
-firmware i386 18432 gcc -m32 # which spells 64-bit arithmetic at length, other than ARM
+firmware i386 19456 gcc -m32 # which spells 64-bit arithmetic at length, other than ARM

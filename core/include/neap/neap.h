@@ -45,7 +45,8 @@
  *          - The window never counts anything older than its length and may forget up to one
  *            sixteenth of it early.
  *          - A call is counted when it ends, so with C calls at once at most N - 1 + C reach a dead
- *            dependency before the Nth failure trips the breaker.
+ *            dependency before the Nth failure trips the breaker.  One that hangs is counted as slow
+ *            before that, by a neap_flight.
  *          - A permit is mistaken for a current one only if its call outlives exactly 131,072
  *            transitions.
  */
@@ -355,6 +356,58 @@ NEAP_API uint64_t neap_breaker_retry_after_ms(const neap_breaker *b, const neap_
  *
  * Owns: the breaker; valid as long as it is. */
 NEAP_API const char *neap_breaker_name(const neap_breaker *b);
+
+/* ---- Calls in flight ------------------------------------------------------------------------- */
+
+/* The calls that one process has under way through one breaker, for rules with slow_call_ms and
+ * slow_rate (or trip_by_function): one that is past slow_call_ms counts as slow before it ends,
+ * once, so that a dependency which hangs trips the breaker before the first timeout.
+ *
+ *     static neap_flight flight;                            // zero; in no shared memory
+ *     if (neap_flight_acquire(&flight, b, &rules, began_ms, &permit, &moved) <= NEAP_ALLOW_BYPASS) {
+ *       ...
+ *       neap_flight_report(&flight, b, &rules, now_ms, began_ms, &permit, &call, &moved);
+ *     }
+ *     neap_flight_sweep(&flight, b, &rules, now_ms, &moved); // from a timer: see neap_flight_next_ms()
+ *
+ * Until it ends, such a call is a slow success of the window, and nothing in the totals.  When it
+ * ends, what it came to takes that place: as of then in a time window, in its place in a count
+ * window.  So it counts once, and an end that is neutral takes it out.  The run of failures is as if
+ * it had only ended.
+ *
+ * The count is exact: a call that takes slow_call_ms at most is never counted so, one that hangs is
+ * after a sixteenth more (a millisecond, if that is longer), as soon as anybody acquires, reports or
+ * sweeps.  Calls of another epoch, probes and bypasses are not: probes have their lease.
+ *
+ * Threads. As breakers: any number of threads.  Not for several processes: each has its own, on a
+ *          breaker they may share.
+ * Caveats. - A permit that is never reported is a call that hangs; one that is reported to the
+ *            breaker alone is, too.
+ *          - Rules with another slow_call_ms may begin anew (always, if it is twice as long): calls
+ *            that began before count when they end.
+ *          - In a count window, which of the slow calls it was is not known: the newest is taken. */
+typedef struct neap_flight {
+  uint64_t opaque[83];
+} neap_flight;
+
+/* As neap_breaker_acquire() and neap_breaker_report(); began_ms is the now_ms of the acquire.
+ *
+ * Effects: each call makes one transition at most, as those do: the calls that are overdue may trip
+ *          the breaker that refuses then, or after the report. */
+NEAP_API neap_verdict neap_flight_acquire(neap_flight *f, neap_breaker *b, const neap_rules *rules,
+                                          uint64_t now_ms, neap_permit *permit,
+                                          neap_transition *moved);
+NEAP_API neap_reported neap_flight_report(neap_flight *f, neap_breaker *b, const neap_rules *rules,
+                                          uint64_t now_ms, uint64_t began_ms, neap_permit *permit,
+                                          const neap_call *call, neap_transition *moved);
+
+/* Counts the calls that are overdue, and answers how many there were. */
+NEAP_API uint64_t neap_flight_sweep(neap_flight *f, neap_breaker *b, const neap_rules *rules,
+                                    uint64_t now_ms, neap_transition *moved);
+
+/* When a call will be overdue that has not been counted, unless it ends before; NEAP_NEVER: none. */
+NEAP_API uint64_t neap_flight_next_ms(const neap_flight *f, const neap_breaker *b,
+                                      const neap_rules *rules, uint64_t now_ms);
 
 /* ---- Permits --------------------------------------------------------------------------------- */
 
