@@ -76,8 +76,8 @@ local function attempt(line, attempts, f, ...)
   line.attempt(attempts, f, ...)
 end
 
---- Waits before the next attempt.  Where nothing can wait, it follows at once, unless the dependency
---- asked to be left alone.
+--- Waits before the next attempt.  Where nothing can wait, it follows at once, unless the
+--- dependency asked to be left alone.
 ---@return boolean go_on
 local function pause(line, wait_ms, was_asked_for)
   local sleep = line.guard.host.sleep
@@ -114,7 +114,9 @@ function layers.of(hooks)
     local rules = attempts.generation.retry
     if rules then line.guard.retries:called(rules, 1) end
     repeat attempt(line, attempts, f, ...) until not goes_on(line, attempts)
-    if attempts.made == 0 then return hooks.turned_away(line, attempts, attempts.refused, f, ...) end
+    if attempts.made == 0 then
+      return hooks.turned_away(line, attempts, attempts.refused, f, ...)
+    end
     return hooks.conclude(line, attempts, attempts, f, ...)
   end
 end

@@ -115,8 +115,8 @@ schema.keys = {
   { key = "retry.attempts", kind = "whole", min = 1, max = 10, default = 3,
     doc = "How often a call is made at most, the first time included." },
   { key = "retry.base_ms", kind = "ms", min = 1, max = HOUR_MS, default = 50,
-    doc = "Before the first retry it waits up to so long, at random; before each further one, up to "
-      .. "twice as long." },
+    doc = "Before the first retry it waits up to so long, at random; before each further one, up "
+      .. "to twice as long." },
   { key = "retry.max_ms", kind = "ms", min = 1, max = HOUR_MS, default = 1000,
     doc = "But no longer than this.  An answer whose Retry-After is longer is not retried." },
   { key = "retry.budget", kind = "share", default = 0.1,
@@ -127,7 +127,8 @@ schema.keys = {
     doc = "on(call) -> true: this failed call may be made again." },
 
   { key = "bulkhead", kind = "table", doc = "How much of the program one dependency may hold." },
-  { key = "bulkhead.concurrent", kind = "whole", min = 1, max = 1000000, default_doc = "must be given",
+  { key = "bulkhead.concurrent", kind = "whole", min = 1, max = 1000000,
+    default_doc = "must be given",
     doc = "So many calls at once, per key and process; one more is refused." },
   { key = "bulkhead.wait_ms", kind = "ms", min = 0, max = HOUR_MS, default = 0,
     doc = "After it has waited so long for its turn, where the host can wait." },

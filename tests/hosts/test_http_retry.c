@@ -282,7 +282,8 @@ static void test_deadline(void **state) {
   deadline_of("grpc-timeout: 70m\r\n", 70);
   deadline_of("Grpc-Timeout: 50000u\r\n", 50);
   deadline_of("grpc-timeout: 1S\r\nneap-deadline-ms: 40\r\n", 40);
-  assert_int_equal(guard.outcomes[NEAP_NEUTRAL], 4);
+  deadline_of("grpc-timeout: 39999999n\r\n", 40); /* never less than it says */
+  assert_int_equal(guard.outcomes[NEAP_NEUTRAL], 5);
   assert_int_equal(guard.last.ended_by, NEAP_ENDED_CALLER);
   assert_int_equal(guard.cause, NEAP_CAUSE_TIMEOUT);
   guard.deadline_ms = 60;
@@ -295,7 +296,7 @@ static void test_deadline(void **state) {
       "Neap-Deadline-Ms: soon", "Neap-Deadline-Ms: -5",    "Neap-Deadline-Ms: 0",
       "Neap-Deadline-Ms: ",     "Neap-Deadline-Ms: 1 000", "Neap-Deadline-Ms: 99999999999",
       "grpc-timeout: 5",        "grpc-timeout: m",         "grpc-timeout: 123456789m",
-      "grpc-timeout: 5x"};
+      "grpc-timeout: 5x",       "grpc-timeout: 99999999H"};
   for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
     char request[256];
     snprintf(request, sizeof request, "GET / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n", nonsense[i]);

@@ -357,7 +357,7 @@ describe("waiting for a slot", function()
   it("of many: never more than so many at once, and each is served or refused in time", function()
     local g, loop = guard_of "bulkhead = { concurrent = 3, wait_ms = 50 },"
     local all = callers(g, loop)
-    local random, running, started = 12345, {}, 0
+    local random, started = 12345, 0
     local function chance(n)
       random = random * 48271 % 2147483647
       return random % n + 1
@@ -370,7 +370,7 @@ describe("waiting for a slot", function()
       elseif what == 3 then
         loop.advance(chance(30))
       end
-      running = {}
+      local running = {}
       for _, name in ipairs(all.began) do
         if not all.ended[name] then running[#running + 1] = name end
       end

@@ -91,9 +91,9 @@ describe("deadline_ms", function()
   it("leaves no time for a retry whose wait is longer", function()
     local g, now = guard_of([[deadline_ms = 100,
       retry = { base_ms = 1000, max_ms = 1000, on = function() return true end },]])
-    local began, made = now:now(), 0
+    local made = 0
     for _ = 1, 50 do
-      began = now:now()
+      local began = now:now()
       g:call(function() made = made + 1 return nil, "down" end)
       assert.is_true(now:now() - began < 100)
     end

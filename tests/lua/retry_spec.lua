@@ -260,8 +260,8 @@ describe("a retry never crosses an open breaker (B016, B103)", function()
   end)
 
   it("with the mode forced_closed there is no breaker to cross", function()
-    local g = guard_of("trip = { consecutive_failures = 1 }, mode = 'forced_closed', retry = { on = "
-      .. ANY .. " },")
+    local g = guard_of("trip = { consecutive_failures = 1 }, mode = 'forced_closed', "
+      .. "retry = { on = " .. ANY .. " },")
     local f, calls = failing(1e9)
     g:call(f)
     assert.equal(3, calls.n)
@@ -279,8 +279,8 @@ describe("the budget", function()
     end
     return calls.n, seconds * per_second
   end
-  local LINES = "mode = 'forced_closed', retry = { attempts = 10, base_ms = 1, max_ms = 1, budget = %s, "
-    .. "budget_per_s = %d, on = function() return true end },"
+  local LINES = "mode = 'forced_closed', retry = { attempts = 10, base_ms = 1, max_ms = 1, "
+    .. "budget = %s, budget_per_s = %d, on = function() return true end },"
 
   for _, case in ipairs {
     -- share  floor  rate
@@ -364,7 +364,9 @@ describe("a host that works in steps", function()
     assert.is_nil(g:retry(call, 2))
     assert.is_nil(g:retry({ status = 200, request = { method = "GET" } }, 1))
     assert.is_nil(g:retry({ status = 404, request = { method = "GET" } }, 1))
-    local asked = { status = 503, request = { method = "GET" }, headers = { ["retry-after"] = "1" } }
+    local asked = {
+      status = 503, request = { method = "GET" }, headers = { ["retry-after"] = "1" },
+    }
     assert.equal(1000, g:retry(asked, 1))
     assert.is_nil(g:retry(asked, 1, now:now() + 999))
     for _ = 1, 20 do g:retry(call, 1) end

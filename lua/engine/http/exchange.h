@@ -1,5 +1,5 @@
-/* exchange.h: one request through a route, shared by proxy.c (the question), verdict.c (the
- * answer) and chain.c (what is sent instead).  For calls that no client waits for see background.c.
+/* exchange.h: one request through a route, shared by proxy.c (the question), deadline.c and turn.c
+ * (how long it may take, and wait), verdict.c (the answer) and chain.c (what is sent instead).  For calls that no client waits for see background.c.
  *
  *   COLLECT --body whole, or over 64 KiB--> acquire --refused--> fallback chain, or 503
  *                                           ^ |
@@ -126,10 +126,21 @@ http_transfer *ex_take_transfer(exchange *ex); /* it is no longer this one's, bu
 void ex_drop_transfer(exchange *ex);           /* it does not go on */
 neap_request ex_question(const exchange *ex);
 bool ex_body_is_whole(const exchange *ex); /* as is one that there is none of */
-void ex_await(exchange *ex);               /* it is the upstream's turn */
-uint64_t ex_left_ms(const exchange *ex);   /* until the call's deadline; UINT64_MAX: none */
-void ex_slot_freed(proxy_route *route);    /* perhaps: a call was reported */
-void proxy_release(proxy_route *route);    /* one of its holds */
+void ex_start(exchange *ex);               /* asks for an attempt */
+
+/* deadline.c */
+void ex_deadline_begin(exchange *ex);        /* the request is whole */
+uint64_t ex_deadline_ms(const exchange *ex); /* of an attempt, by the policy */
+uint64_t ex_left_ms(const exchange *ex);     /* of the call; UINT64_MAX: it has none */
+void ex_await(exchange *ex);                 /* it is the upstream's turn */
+
+/* turn.c */
+bool ex_queue_enter(exchange *ex);      /* whether it waits: who comes later does not go first */
+bool ex_queue_leave(exchange *ex);      /* whether it was in it */
+void ex_slot_freed(proxy_route *route); /* perhaps: a call was reported */
+void ex_turn(exchange *ex);             /* a slot may be free for it */
+void ex_waited(exchange *ex);           /* long enough: for a slot, or to try again */
+void proxy_release(proxy_route *route); /* one of its holds */
 
 /* chain.c */
 neap_header *ex_headers_room(proxy_route *route, size_t count); /* until the answer has begun */
@@ -158,6 +169,5 @@ void ex_judge(exchange *ex);
 void ex_stalled(exchange *ex);
 size_t ex_upload(exchange *ex, char *buffer, size_t size);
 bool ex_rewind(exchange *ex);
-uint64_t ex_deadline_ms(const exchange *ex);
 
 #endif

@@ -26,10 +26,6 @@ void ex_due(exchange *ex, exchange_due which, uint64_t in_ms) {
   timer_update(ex);
 }
 
-static void ex_start(exchange *ex);
-static void ex_turn(exchange *ex);
-static void ex_waited(exchange *ex);
-
 static void on_timer(uv_timer_t *timer) {
   exchange *ex = timer->data;
   uint64_t now = uv_now(ex->route->loop);
@@ -51,69 +47,6 @@ static void on_timer(uv_timer_t *timer) {
     }
   }
   timer_update(ex);
-}
-
-uint64_t ex_deadline_ms(const exchange *ex) {
-  uint32_t timeout_ms = neap_guard_timeout_ms(ex->route->guard);
-  return timeout_ms ? timeout_ms : ex->route->options.answer_ms;
-}
-
-/* A whole number that the field's value begins with, and how many digits it has; 0: none. */
-static size_t digits_of(const neap_header *h, size_t most, uint64_t *out) {
-  size_t n = 0;
-  for (*out = 0; n < h->value_length && n < most; n++) {
-    char c = h->value[n];
-    if (c < '0' || c > '9') break;
-    *out = *out * 10 + (uint64_t)(c - '0');
-  }
-  return n;
-}
-
-/* gRPC's: up to 8 digits and a unit.  0: there is none. */
-static uint64_t grpc_timeout_ms(const neap_header *h) {
-  static const struct {
-    char unit;
-    uint64_t ns;
-  } units[] = {{'H', 3600000000000}, {'M', 60000000000}, {'S', 1000000000},
-               {'m', 1000000},       {'u', 1000},        {'n', 1}};
-  uint64_t n;
-  size_t digits = digits_of(h, 8, &n);
-  if (!digits || h->value_length != digits + 1) return 0;
-  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-    if (units[i].unit == h->value[digits]) return (n * units[i].ns + 999999) / 1000000;
-  }
-  return 0;
-}
-
-/* How long the client says that it waits; 0: it does not. */
-static uint64_t client_allows_ms(const http_request *r) {
-  uint64_t ms;
-  const neap_header *h = http_request_header(r, "neap-deadline-ms");
-  if (h) return digits_of(h, 10, &ms) == h->value_length ? ms : 0;
-  h = http_request_header(r, "grpc-timeout");
-  return h ? grpc_timeout_ms(h) : 0;
-}
-
-/* The request is whole: from now on the call's deadline runs. */
-static void deadline_begin(exchange *ex) {
-  uint64_t policy_ms = neap_guard_deadline_ms(ex->route->guard);
-  uint64_t client_ms = client_allows_ms(ex->request);
-  ex->body_done = true;
-  ex->by_client = client_ms && (!policy_ms || client_ms < policy_ms);
-  ex->allowed_ms = ex->by_client ? client_ms : policy_ms;
-  ex->by = ex->allowed_ms ? uv_now(ex->route->loop) + ex->allowed_ms : 0;
-}
-
-uint64_t ex_left_ms(const exchange *ex) {
-  uint64_t now = uv_now(ex->route->loop);
-  if (!ex->by) return UINT64_MAX;
-  return ex->by > now ? ex->by - now : 0;
-}
-
-void ex_await(exchange *ex) {
-  uint64_t limit_ms = ex_deadline_ms(ex), left_ms = ex_left_ms(ex);
-  ex->cut = left_ms < limit_ms;
-  ex_due(ex, DUE_ANSWER, ex->cut ? left_ms : limit_ms);
 }
 
 /* ---- Exchanges ------------------------------------------------------------------------------- */
@@ -156,15 +89,6 @@ void ex_drop_transfer(exchange *ex) {
   if (t) http_transfer_cancel(t); /* nothing, if it has ended */
 }
 
-static bool queue_leave(exchange *ex) {
-  proxy_route *route = ex->route;
-  if (!ex->queued) return false;
-  *(ex->before ? &ex->before->behind : &route->first) = ex->behind;
-  *(ex->behind ? &ex->behind->before : &route->final) = ex->before;
-  ex->queued = false;
-  return true;
-}
-
 static void drop_last(exchange *ex) {
   http_transfer *t = ex->last;
   ex->last = NULL;
@@ -172,7 +96,7 @@ static void drop_last(exchange *ex) {
 }
 
 void ex_over(exchange *ex) {
-  if (queue_leave(ex)) ex_slot_freed(ex->route);
+  if (ex_queue_leave(ex)) ex_slot_freed(ex->route);
   ex_drop_transfer(ex);
   drop_last(ex);
   ex_keep_none(ex);
@@ -204,53 +128,9 @@ neap_request ex_question(const exchange *ex) {
   };
 }
 
-/* ---- Waiting for a slot of the bulkhead ------------------------------------------------------ */
-
-static bool has_slot(const proxy_route *route) {
-  return neap_guard_has_slot(route->guard, route->key, route->key_length);
-}
-
-/* From a turn of the loop of its own: it may be far down in another exchange's. */
-void ex_slot_freed(proxy_route *route) {
-  if (route->first) ex_due(route->first, DUE_TURN, 0);
-}
-
-/* Answers whether it waits.  Who comes later does not go first. */
-static bool queue_enter(exchange *ex) {
-  proxy_route *route = ex->route;
-  uint64_t wait_ms = neap_guard_wait_ms(route->guard), left_ms = ex_left_ms(ex);
-  if (!wait_ms || ex->waited || (!route->first && has_slot(route))) return false;
-  ex->queued = true;
-  ex->before = route->final;
-  ex->behind = NULL;
-  *(ex->before ? &ex->before->behind : &route->first) = ex;
-  route->final = ex;
-  ex->stage = EX_WAIT;
-  ex_due(ex, DUE_START, wait_ms < left_ms ? wait_ms : left_ms);
-  ex_slot_freed(route); /* there may be more of them than there were */
-  return true;
-}
-
-static void ex_turn(exchange *ex) {
-  proxy_route *route = ex->route;
-  if (!ex->queued || !has_slot(route)) return;
-  queue_leave(ex);
-  ex->waited = true;
-  ex_start(ex);
-  if (has_slot(route)) ex_slot_freed(route);
-}
-
-static void ex_waited(exchange *ex) {
-  if (queue_leave(ex)) {
-    ex->waited = true;
-    ex_slot_freed(ex->route);
-  }
-  ex_start(ex);
-}
-
 /* ---- Admission ------------------------------------------------------------------------------- */
 
-static void ex_start(exchange *ex) {
+void ex_start(exchange *ex) {
   proxy_route *route = ex->route;
   neap_refusal refusal = {0};
   ex_due(ex, DUE_HOLD, UINT64_MAX);
@@ -260,7 +140,7 @@ static void ex_start(exchange *ex) {
     ex_too_late(ex);
     return;
   }
-  if (queue_enter(ex)) return;
+  if (ex_queue_enter(ex)) return;
   if (route->calls >= route->options.connections) {
     ex_refused(ex, &(neap_refusal){.reason = "too many calls at once"});
     return;
@@ -319,7 +199,7 @@ static void on_body(void *data, http_request *request, const char *bytes, size_t
 static void on_body_end(void *data, http_request *request) {
   exchange *ex = data;
   (void)request;
-  deadline_begin(ex);
+  ex_deadline_begin(ex);
   if (ex->stage == EX_COLLECT) {
     ex_start(ex);
   } else if (ex->transfer && ex->upload_waits) {
@@ -398,7 +278,7 @@ void proxy_begin(proxy_route *route, http_request *request) {
   if (length && (!strcmp(request->method, "HEAD") || !strcmp(request->method, "TRACE"))) {
     http_answer_problem(request, 400, "Bad Request", "HEAD and TRACE have no body", NULL);
   } else if (!length) {
-    deadline_begin(ex);
+    ex_deadline_begin(ex);
     ex_start(ex);
   } else if (request->expects_continue || length > (int64_t)NEAP_BODY_MAX) {
     ex_start(ex);

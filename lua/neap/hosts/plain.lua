@@ -28,9 +28,10 @@
 ---  timeout_ms (whatever it does then is nobody's business any more). Raises what f raises. May
 ---  yield. Where nothing can be given up, e.g. outside of any coroutine, `true, f(...)` will do.
 ---@field sleep? fun(ms: number) may yield
----@field turn? fun(ms: number, ready: fun(wake: fun(): boolean)): boolean calls ready(wake) and waits
----  until wake is called, but not longer than ms: whether it was. wake answers whether anybody still
----  waits, and leaves it to the host to run him. May yield; false at once where nothing can wait
+---@field turn? fun(ms: number, ready: fun(wake: fun(): boolean)): boolean calls ready(wake) and
+---  waits until wake is called, but not longer than ms: whether it was. wake answers whether
+---  anybody still waits, and leaves it to the host to run him. May yield; false at once where
+---  nothing can wait
 ---@field spawn? fun(f: function, ...: any)
 ---@field later? fun(ms: number, f: fun()) does not keep the program running
 ---@field outlives? boolean

@@ -125,8 +125,8 @@ function host.sync(descriptor, done)
   if not request then done(nil, message) end
 end
 
---- Waits until the function that ready is given is called, but not longer than ms.  Who calls it goes
---- on first: the waiter's turn is the loop's next.  Outside of any coroutine nothing waits.
+--- Waits until the function that ready is given is called, but not longer than ms.  Who calls it
+--- goes on first: the waiter's turn is the loop's next.  Outside of any coroutine nothing waits.
 ---@param ms number
 ---@param ready fun(wake: fun(): boolean)
 ---@return boolean was_woken
