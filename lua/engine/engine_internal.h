@@ -59,13 +59,13 @@ struct neap_guard {
   uint32_t deadline_ms;
   uint32_t wait_ms; /* for a slot of the bulkhead */
   bool retries;     /* it has a retry section */
-  uint32_t causes; /* bits of neap_fallback_cause that ask the chain */
+  uint32_t causes;  /* bits of neap_fallback_cause that ask the chain */
   engine_line *lines[ENGINE_BUCKETS];
   engine_kept kept[ENGINE_KEPT]; /* by hash of the identity */
   uint32_t same_ms;              /* for so long the same answer need not be remembered again */
   bool classifies;               /* it has a classify of its own, */
-  bool asks;       /* or wants to see every call: for a trip or decide function, or a shadow, */
-  bool shadows;    /* which wants to see refusals, too */
+  bool asks;    /* or wants to see every call: for a trip or decide function, or a shadow, */
+  bool shadows; /* which wants to see refusals, too */
   bool wants_body;
   bool revalidates; /* it may have an answer before anybody is asked */
   bool remembers;   /* it has a last_good stage, */

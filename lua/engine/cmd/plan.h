@@ -29,7 +29,7 @@ typedef struct plan_route {
 typedef struct plan {
   plan_address listen, admin;
   const char *token_file, *state_dir; /* NULL: none */
-  const char **policies, **params; /* files */
+  const char **policies, **params;    /* files */
   size_t policy_count, param_count;
   plan_route *routes; /* the one to try first, first */
   size_t route_count;

@@ -240,7 +240,7 @@ typedef struct neap_ticket {
 
 typedef struct neap_refusal {
   const char *reason; /* "open", "probes_busy", "forced_open", "bulkhead", "closed", ...; static */
-  const char *state;       /* the breaker's, as of neap_state_name(), under any mode; NULL: none */
+  const char *state;  /* the breaker's, as of neap_state_name(), under any mode; NULL: none */
   uint64_t retry_after_ms; /* when asking again may help; 0: unknown */
 } neap_refusal;
 
