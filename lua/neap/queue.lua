@@ -191,7 +191,7 @@ end
 --- Where it is, for whoever must not see it half done: id and number of a call to come.
 local function next_id(self)
   local seq = self.last_seq + 1
-  return ("%013x%08x"):format(self.seed, seq % 2^32), seq
+  return ("%014x%08x"):format(self.seed, seq % 2^32), seq
 end
 
 --- Appends a call; it is not durable yet.

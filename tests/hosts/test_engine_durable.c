@@ -280,7 +280,7 @@ static void loses_nothing_that_it_answered_when_it_is_killed(void **state) {
       neap_request request = request_of("POST", "/", "x");
       neap_answer answer;
       if (!neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer)) continue;
-      if (write(pipes[1], (const char *)answer.body + 7, 21) != 21) _exit(1);
+      if (write(pipes[1], (const char *)answer.body + 7, 22) != 22) _exit(1);
       neap_answer_free(&answer);
     }
   }
@@ -288,9 +288,9 @@ static void loses_nothing_that_it_answered_when_it_is_killed(void **state) {
   usleep(150000);
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
-  static char told[1000][22];
+  static char told[1000][23];
   int count = 0;
-  while (count < 1000 && read(pipes[0], told[count], 21) == 21) count++;
+  while (count < 1000 && read(pipes[0], told[count], 22) == 22) count++;
   close(pipes[0]);
   assert_true(count > 0);
   neap_guard *g = open_again(f);
