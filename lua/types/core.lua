@@ -134,11 +134,11 @@ local core = {}
 ---@field hash? string
 ---@field neutral_share? number of the calls that ended: near 1 the breaker sees little
 ---@field shadow? neap.Shadow what a shadow policy has come to
+---@field bulkhead_in_flight? integer calls of this process with a slot of the policy's bulkhead
+---@field bulkhead_rejected? integer those that got none
 ---@field state neap.State
 ---@field mode neap.Mode in force
 ---@field mode_is_operators boolean
----@field bulkhead_in_flight? integer calls of this process that have a slot of the policy's bulkhead
----@field bulkhead_rejected? integer those that got none
 ---@field mode_left_ms integer of an operator's mode; 0: no end, or none set
 ---@field level integer
 ---@field epoch integer
