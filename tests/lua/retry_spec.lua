@@ -259,6 +259,25 @@ describe("a retry never crosses an open breaker (B016, B103)", function()
     assert.equal("half_open", g:snapshot().state)
   end)
 
+  it("of nine callers after the cooldown one is let in, and tries once (B016)", function()
+    local g, now = guard_of([[trip = { consecutive_failures = 1 },
+      open = { cooldown_ms = 1000, jitter = 0 }, half_open = { probes = 1, successes = 1 },
+      retry = { attempts = 3, on = function() return true end },]])
+    g:trip()
+    now:advance(60000)
+    local reached, kinds = 0, {}
+    g:call(function()
+      reached = reached + 1
+      for i = 1, 8 do -- while it is under way
+        local _, err = g:call(function() reached = reached + 1 end)
+        kinds[i] = err.kind
+      end
+      return nil, "down"
+    end)
+    assert.same({ 1, "probes_busy", "probes_busy" }, { reached, kinds[1], kinds[8] })
+    assert.equal("open", g:snapshot().state)
+  end)
+
   it("with the mode forced_closed there is no breaker to cross", function()
     local g = guard_of("trip = { consecutive_failures = 1 }, mode = 'forced_closed', "
       .. "retry = { on = " .. ANY .. " },")
