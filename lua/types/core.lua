@@ -387,6 +387,8 @@ function core.line(breaker, clock) end
 ---@field has_trip boolean
 ---@field keeps boolean the function and its arguments, for fallbacks
 ---@field remembers boolean
+---@field is_layered boolean there is more around a call: its hook layered does it all
+---@field concurrent? integer the slots of the bulkhead
 
 --- All at once, or, if an argument is wrong, nothing.
 ---@param generation table
@@ -422,5 +424,13 @@ function Line:about(permit) end
 ---@param retry_after_ms? number
 ---@return neap.Reported, neap.core.Moved|nil, boolean is_slow
 function Line:give(permit, outcome, duration_ms, retry_after_ms) end
+
+--- The slots of the bulkhead.
+---@return integer taken, integer refused calls that got none, boolean is_free
+function Line:slots() end
+
+--- How many calls have asked by acquire since this was asked last.
+---@return integer
+function Line:begun() end
 
 return core
