@@ -113,6 +113,17 @@ describe("a queue", function()
     assert.is_true(first.id ~= other.id and third.id ~= first.id and third.id ~= other.id)
   end)
 
+  it("makes no call again that was done before a restart", function()
+    local q = open()
+    put(q, "a", "b", "c")
+    replay(q, "done", 0)
+    replay(q, "done", 0)
+    q:close()
+    q = open()
+    assert.equal(1, q.count)
+    assert.equal("c", (replay(q, "done", 0)))
+  end)
+
   it("puts a call to the dead letters that is its own fault so many times, and goes on", function()
     local q = open()
     put(q, "poison", "b")
@@ -337,12 +348,22 @@ describe("a queue", function()
     end)
 
     it("closes no file under a sync", function()
-      local q, ok = open(), 0
+      local q, ok, descriptor = open(), 0, nil
+      local sync = host.sync
+      host.sync = function(fd, done)
+        descriptor = fd
+        sync(fd, done)
+      end
       local entry = q:push({ key = "k", args = {} }, 0)
       q:durable(entry, 0, function(told) ok = told end)
       q:close()
+      local function is_open()
+        return os.execute(("test -e /proc/$PPID/fd/%d"):format(descriptor))
+      end
+      assert.is_truthy(is_open() == true or is_open() == 0)
       pending[1](true)
       assert.is_nil(ok)
+      assert.is_falsy(is_open() == true or is_open() == 0)
     end)
   end)
 end)
