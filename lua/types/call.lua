@@ -44,6 +44,6 @@
 ---@field reloads { ok: integer, failed: integer }
 ---@field last_error? string
 ---@field hash string
----@field shadow? { file: string, hash: string, error: string|nil } of a policy with one; the error: why
----  the file as it is now does not judge
+---@field shadow? { file: string, hash: string, error: string|nil } of a policy with one; the error:
+---  why the file as it is now does not judge
 ---@field is_shared? true the counts are those of all processes that share the panel

@@ -95,8 +95,8 @@ describe("the admin pages", function()
     assert.same({
       from = "closed", to = "open", reason = "failure_rate", measured = rate, limit = 0.5,
       calls = 3, open_ms = 5000, level = 1, epoch = 1, policy_hash = "0123abcd", at = "at 1000000",
-      text = "flags/default: closed -> open: a failure rate of 0.667 in 3 calls, limit 0.5; open for "
-        .. "5000 ms, level 1",
+      text = "flags/default: closed -> open: a failure rate of 0.667 in 3 calls, limit 0.5; open "
+        .. "for 5000 ms, level 1",
     }, last())
     guards.call(guard, 200) -- refused: nothing moves
     assert.equal("failure_rate", last().reason)
