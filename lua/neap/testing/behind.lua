@@ -57,7 +57,7 @@ function behind.question(call)
   return { request = request }
 end
 
---- Does what a guard with files has to have done now and then, as a program's timer would.
+--- Does what a guard has to have done now and then, as a program's timer would.
 ---@param self neap.testing.Bench
 ---@param of_guard neap.Guard
 function behind.tend(self, of_guard)

@@ -363,12 +363,15 @@ function Bench:open()
       self.log[#self.log + 1] = text
       tell(self, ("%s: %s"):format(level, text))
     end,
+    on_shadow = function(told)
+      tell(self, (tostring(told):gsub("^[^:]*: ", "")))
+    end,
     on_event = function(told)
       self.events[#self.events + 1] = told
       tell(self, (tostring(told):gsub("^[^:]*: ", "")))
     end,
   })
-  if self.state_dir then behind.tend(self, self.guard) end
+  if self.is_tended then behind.tend(self, self.guard) end
 end
 
 --- The file as it is found: beside the spec, else from here.
@@ -397,8 +400,10 @@ function bench.new(path, options, world, rows)
     waiters = {}, made_again = {}, started = {}, others = {},
   }, Bench)
   self.clock, self.find = self.world.clock, others_of(self)
+  self.is_tended = has_files(policy) or policy.rules:numbers().slow_rate ~= nil
   if has_files(policy) and options.state_dir ~= false then self.state_dir = scratch.directory() end
   self:open()
+  self:settle()
   return self
 end
 

@@ -140,9 +140,9 @@ end
 ---@param n integer 1: there was no retry
 ---@return neap.testing.Calls
 function Calls:is_tried(n)
-  return each(self, ("it is tried %d times"):format(n), function(call)
+  return each(self, "it is tried " .. expect.counted(n, "time"), function(call)
     return call.attempts == n
-  end, function(call) return ("was tried %d times"):format(call.attempts) end)
+  end, function(call) return "was tried " .. expect.counted(call.attempts, "time") end)
 end
 
 --- It took so long, waits and all.
@@ -151,7 +151,8 @@ end
 ---@return neap.testing.Calls
 function Calls:takes(least_ms, most_ms)
   most_ms = most_ms or least_ms
-  return each(self, ("it takes %.14g to %.14g ms"):format(least_ms, most_ms), function(call)
+  local expected = most_ms == least_ms and "it takes %.14g ms" or "it takes %.14g to %.14g ms"
+  return each(self, expected:format(least_ms, most_ms), function(call)
     return call.took_ms >= least_ms and call.took_ms <= most_ms
   end, function(call) return ("took %.14g ms"):format(call.took_ms) end)
 end

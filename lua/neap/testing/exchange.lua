@@ -19,6 +19,7 @@ local TELLING = {
   "host", "authorization", "cookie", "x-api-key", "accept", "accept-encoding", "accept-language",
 }
 local WHOLE = { [200] = true, [203] = true, [204] = true, [300] = true, [301] = true, [308] = true }
+local DEFAULT = "default" -- the key of a policy without keys
 local FAILED = { failure = true, timeout = true }
 
 ---@class neap.testing.Exchange
@@ -274,7 +275,7 @@ end
 local function is_answered_at_once(x)
   local guard, call = x.bench.guard, x.call
   if x.is_apart or not guard.chain:is_at_once(guard.policy) then return false end
-  local line = guard:line_of(call.key)
+  local line = guard:line_of(call.key or DEFAULT)
   local id = x.request and identity(x.request) or nil
   local value, age_ms, due = guard.chain:kept_now(line, guard.policy,
     { key = call.key, id = id, args = x.args, request = x.request })

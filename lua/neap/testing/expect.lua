@@ -52,6 +52,12 @@ function expect.fail(bench, expected, is)
   error(failure, 0)
 end
 
+--- "1 call", "2 calls".
+---@param n integer
+---@param noun string
+---@return string
+function expect.counted(n, noun) return ("%d %s%s"):format(n, noun, n == 1 and "" or "s") end
+
 -- ---- Values -----------------------------------------------------------------------------------
 
 --- Whether a value is what was expected; of a table, whether it has all that the expected one has.

@@ -84,6 +84,20 @@ function Expected:has_logged(text)
     self.log[1] and "its log is: " .. table.concat(self.log, " | ") or "it has logged nothing")
 end
 
+--- What its shadow policy would have done: has all of that.
+---@param fields table as of guard:snapshot().shadow: { state = "open", saved = 3, lost = 0 }
+---@return neap.testing.Bench
+function Expected:has_shadow(fields)
+  local is = self:seen().shadow
+  if not is or not expect.matches(fields, is) then
+    local shown = {}
+    for name in pairs(fields) do shown[name] = is and is[name] end
+    expect.fail(self, "its shadow has " .. expect.shown(fields),
+      is and "its shadow has " .. expect.shown(shown) or "it has no shadow")
+  end
+  return self
+end
+
 --- So many calls wait in its queues.
 ---@param n integer
 ---@return neap.testing.Bench
@@ -91,7 +105,8 @@ function Expected:has_queued(n)
   local count = 0
   for _, queue in pairs(self.guard.chain.durables.queues) do count = count + queue.count end
   if count ~= n then
-    expect.fail(self, ("%d calls are queued"):format(n), ("%d calls are queued"):format(count))
+    expect.fail(self, "in its queues: " .. expect.counted(n, "call"),
+      "in its queues: " .. expect.counted(count, "call"))
   end
   return self
 end

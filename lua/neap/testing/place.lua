@@ -22,11 +22,11 @@ end
 function place.here()
   local level = 2
   local info = getinfo(level, "Sl")
-  while info and (info.what == "C" or is_own(info.source)) do
+  while info and (info.currentline < 0 or is_own(info.source)) do -- below 0: C; 5.1's tail calls
     level = level + 1
     info = getinfo(level, "Sl")
   end
-  if not info or info.currentline < 1 then return nil end
+  if not info then return nil end
   return (info.source:gsub("^@", "")), info.currentline
 end
 

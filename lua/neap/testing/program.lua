@@ -69,6 +69,7 @@ function program.call(self, call, script, options)
     return target:call_by(self.clock:now() + options.deadline_ms, f, unpack(args, 1, n))
   end
   local ok, value, err, info = pcall(made)
+  if self.world.is_stuck then error(seen.raised, 0) end
   if not ok and not rawequal(value, seen.raised) then error(value, 0) end
   if not ok then value, err = nil, value end
   local after = totals_of(self.guard)

@@ -23,6 +23,7 @@ local ENDLESS = "it would wait for ever: nothing is due, and nothing ends it (th
 ---@field private due { at_ms: number, f: function, is_idle: boolean|nil }[] soonest first
 ---@field private by_ms number|nil whoever waits now is given up then
 ---@field private cut_ms number|nil somebody has been
+---@field is_stuck boolean|nil what a call waits for never comes, whatever its guard makes of that
 local World = {}
 World.__index = World
 
@@ -88,7 +89,10 @@ function World:wait(ms)
     self.cut_ms = by_ms
     error(LATE, 0)
   end
-  if ms == huge then place.error(ENDLESS) end
+  if ms == huge then
+    self.is_stuck = true
+    place.error(ENDLESS)
+  end
   self:advance(ms)
 end
 
@@ -131,6 +135,7 @@ function World:host()
     sleep = function(ms) self:wait(ms) end,
     turn = function(ms, ready) return turn(self, ms, ready) end,
     spawn = function(f) self:at(self.clock:now(), f) end,
+    later = function(ms, f) self:at(self.clock:now() + ms, f, true) end,
   }
 end
 
