@@ -7,6 +7,7 @@
  * Bookkeeping (totals, the instant it opened, the transition's record) follows the swap: a process
  * that dies in between loses that, never the transition. */
 #include <assert.h>
+#include <string.h>
 
 #include "machine.h"
 #include "window.h"
@@ -586,6 +587,29 @@ uint64_t neap_breaker_retry_after_ms(const neap_breaker *breaker, const neap_rul
   if (refused == NEAP_REFUSE_RAMP) return ramp_wait_ms(s, r, now_ms);
   uint64_t in = next_in_ms(s, r, now_ms);
   return in == NEAP_NEVER ? 0 : in;
+}
+
+/* ---- as new ---- */
+
+/* By then a level, a ramp and the run have had their time, too. */
+bool neap__is_forgotten(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                        uint64_t used_ms) {
+  uint64_t s = word_load(&b->state), idle_ms = now_ms > used_ms ? now_ms - used_ms : 0;
+  uint64_t longest_ms = r->max_cooldown_ms > r->ramp_ms ? r->max_cooldown_ms : r->ramp_ms;
+  bool is_operators;
+  neap__mode_in_force(b, r, now_ms, &is_operators);
+  if (state_kind(s) != NEAP_CLOSED || is_operators || idle_ms <= longest_ms) return false;
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  if (shape_is_count(at.shape)) return true;
+  window_sums sums;
+  neap__window_sum(b, &at, &sums);
+  return sums.calls == 0 && idle_ms - longest_ms > shape_length(at.shape);
+}
+
+void neap__renew(neap__breaker *b) {
+  uint32_t epoch = state_epoch(word_load(&b->state)) + 1;
+  memset(b, 0, sizeof *b);
+  word_store(&b->state, state_word(NEAP_CLOSED, 0, epoch, 0));
 }
 
 /* ---- permits ---- */

@@ -51,6 +51,13 @@ NEAP__HIDDEN neap_reported neap__report_marked(neap__breaker *b, const neap_rule
                                                uint64_t now_ms, uint64_t p, const neap_call *call,
                                                neap_transition *moved);
 
+/* Whether nothing that happened until used_ms matters to what the breaker does from now_ms on. */
+NEAP__HIDDEN bool neap__is_forgotten(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                     uint64_t used_ms);
+
+/* Makes it as new, in a later epoch than that of any permit.  Nobody else uses it. */
+NEAP__HIDDEN void neap__renew(neap__breaker *b);
+
 /* Until a call may be let in; 0 if one may be now. */
 NEAP__HIDDEN uint64_t neap__retry_after_ms(uint64_t s, const neap_rules *r, uint64_t now_ms);
 

@@ -6,13 +6,13 @@
  *
  * A row is claimed by one swap of its hash, 0 being free; the lowest bit of the hash says whether
  * it is a breaker's or counters'.  Its name is written afterwards, by whoever comes first: a
- * creator that died leaves a row that works.  Rows are never given back, so a row found is a row
- * for good. */
+ * creator that died leaves a row that works.  A row found is a row for good, unless its owner gives
+ * it back: then its hash is FREED, beyond which the search for a name goes on. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "breaker.h"
+#include "machine.h"
 #include "panel.h"
 
 struct neap_panel {
@@ -103,6 +103,8 @@ static uint64_t few_bytes(const char *bytes, size_t n) {
 
 typedef enum row_kind { ROW_BREAKER = 0, ROW_COUNTERS = 1 } row_kind;
 
+#define FREED UINT64_C(1) /* no name's hash: see below */
+
 /* The length goes in first, so the last word may overlap the one before it.  0 means free, so it
  * becomes 2. */
 static uint64_t name_hash(uint64_t key, row_kind kind, const char *name, size_t length) {
@@ -135,19 +137,23 @@ static void name_write(neap__breaker *b, const char *name, size_t length) {
   }
 }
 
-/* The row of a hash, claimed if `claim` and there was none; -1 if there is none, or no room. */
+/* The row of a hash, claimed if `claim` and there was none; -1 if there is none, or no room.  Whoever
+ * claims a name looks at the same rows in the same order, so all come to the same one. */
 static int64_t row_find(const neap_panel *p, uint64_t hash, bool claim) {
   neap__word *hashes = panel_hashes(p);
   uint32_t start = (uint32_t)((hash >> 32) * p->capacity >> 32);
+  int64_t freed = -1;
   for (uint32_t i = 0; i < p->capacity;) {
     uint32_t row = start + i < p->capacity ? start + i : start + i - p->capacity;
     uint64_t h = word_load(&hashes[row]);
     if (h == hash) return row;
-    if (h == 0 && !claim) return -1;
+    if (h == 0 && (!claim || freed >= 0)) break;
     if (h == 0 && word_swap(&hashes[row], 0, hash)) return row;
+    if (h == FREED && freed < 0) freed = row;
     if (h != 0) i++; /* a swap that failed: look at the same row again */
   }
-  return -1;
+  if (!claim || freed < 0) return -1;
+  return word_swap(&hashes[freed], FREED, hash) ? freed : row_find(p, hash, claim);
 }
 
 static neap_status row_claim(neap_panel *p, row_kind kind, const char *name, size_t length,
@@ -165,7 +171,7 @@ static neap_status row_claim(neap_panel *p, row_kind kind, const char *name, siz
 static neap__breaker *row_of(const neap_panel *p, row_kind kind, uint32_t i) {
   if (i >= p->capacity) return NULL;
   uint64_t hash = word_load(&panel_hashes(p)[i]);
-  return hash != 0 && (hash & 1) == (uint64_t)kind ? &panel_rows(p)[i] : NULL;
+  return hash > FREED && (hash & 1) == (uint64_t)kind ? &panel_rows(p)[i] : NULL;
 }
 
 neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length, neap_breaker **out) {
@@ -185,11 +191,32 @@ neap_breaker *neap_panel_row(const neap_panel *p, uint32_t i) {
   return (neap_breaker *)row_of(p, ROW_BREAKER, i);
 }
 
+/* What was freed before a row that is free is never passed by a search: it is free as well. */
+static void rows_tidy(neap_panel *p, uint32_t row) {
+  neap__word *hashes = panel_hashes(p);
+  uint32_t after = row + 1 < p->capacity ? row + 1 : 0;
+  if (word_load(&hashes[after]) != 0) return;
+  for (; word_load(&hashes[row]) == FREED; row = row > 0 ? row - 1 : p->capacity - 1)
+    word_store(&hashes[row], 0);
+}
+
+bool neap_panel_release(neap_panel *p, neap_breaker *breaker, const neap_rules *r, uint64_t now_ms,
+                        uint64_t used_ms) {
+  neap__breaker *b = breaker_of(breaker);
+  uint32_t row = (uint32_t)(b - panel_rows(p));
+  assert(row_of(p, ROW_BREAKER, row) == b);
+  if (!neap__is_forgotten(b, r, now_ms, used_ms)) return false;
+  neap__renew(b);
+  word_store(&panel_hashes(p)[row], FREED);
+  rows_tidy(p, row);
+  return true;
+}
+
 uint32_t neap_panel_capacity(const neap_panel *p) { return p->capacity; }
 
 uint32_t neap_panel_count(const neap_panel *p) {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < p->capacity; i++) count += word_load(&panel_hashes(p)[i]) != 0;
+  for (uint32_t i = 0; i < p->capacity; i++) count += word_load(&panel_hashes(p)[i]) > FREED;
   return count;
 }
 

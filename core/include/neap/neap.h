@@ -540,8 +540,8 @@ NEAP_API size_t neap_panel_size(uint32_t capacity);
 NEAP_API neap_status neap_panel_init(void *memory, size_t size, uint32_t capacity, uint64_t key,
                                      neap_panel **out);
 
-/* The breaker of that name, made (all zero) if there is none.  A breaker stays where it is: look it
- * up once and keep it.
+/* The breaker of that name, made if there is none: as if all zero.  A breaker stays where it is: look
+ * it up once and keep it.
  *
  * Errors: NEAP_EFULL, NEAP_ENAME. */
 NEAP_API neap_status neap_panel_claim(neap_panel *p, const char *name, size_t length,
@@ -550,6 +550,18 @@ NEAP_API neap_status neap_panel_claim(neap_panel *p, const char *name, size_t le
 /* The breaker of that name, or NULL.  A full panel is searched to its end for a name that it has
  * not: leave a third of it free where names come from outside. */
 NEAP_API neap_breaker *neap_panel_find(const neap_panel *p, const char *name, size_t length);
+
+/* Gives a breaker's row back, for any name, if nothing of it matters any more: it is closed, nobody
+ * has set its mode, and so much time is over since it was used last, at used_ms as far as the caller
+ * knows, that its window is empty and no cooldown or ramp goes on: length_ms (of a time window) and
+ * the longer of max_cooldown_ms and ramp_ms.  Answers whether it was: then its totals are gone, and
+ * `b` may be another name's by the next claim.  A permit that is still out is stale there: epochs of
+ * a row go on.  (One of a bypass would be counted: report those before.)
+ *
+ * Threads: one; meanwhile nobody uses `b`, and nobody claims or looks for a name.  Never in a panel
+ *          that processes share. */
+NEAP_API bool neap_panel_release(neap_panel *p, neap_breaker *b, const neap_rules *rules,
+                                 uint64_t now_ms, uint64_t used_ms);
 
 /* Row i of 0..capacity-1, or NULL if it is free or has counters. */
 NEAP_API neap_breaker *neap_panel_row(const neap_panel *p, uint32_t i);
