@@ -8,8 +8,12 @@
 ---
 --- Applications have an answer within 50 ms, and an outage of the flags is none of theirs: this
 --- policy fails open.
-local defaults = params.defaults or {}       -- what each flag is when nobody knows: reviewed
-local never_stale = params.never_stale or {} -- kill switches: rather the default than an old value
+params.declare {
+  timeout_ms  = { type = "ms", min = 1, max = 10000, default = 40, doc = "of one evaluation" },
+  defaults    = { type = "table", default = {}, doc = "each flag's value when nobody knows" },
+  never_stale = { type = "table", default = {}, doc = "kill switches: { flag = true }" },
+  flags       = { type = "table", doc = "all flags; one without a default fails the load" },
+}
 
 local ALL = "/ofrep/v1/evaluate/flags"
 
@@ -17,9 +21,14 @@ local function flag_of(call)
   return call.request.target:match("^" .. ALL .. "/([^/?]+)$")
 end
 
-local function answer_of(flag)
-  return { key = flag, value = defaults[flag], reason = "DEFAULT", variant = "neap-default" }
+local defaults, all = {}, { flags = {} }
+for flag, value in pairs(params.defaults) do
+  defaults[flag] = { key = flag, value = value, reason = "DEFAULT", variant = "neap-default" }
+  all.flags[#all.flags + 1] = defaults[flag]
 end
+
+local has_kill_switch = false
+for _, is_one in pairs(params.never_stale) do has_kill_switch = has_kill_switch or is_one end
 
 return {
   name = "ofrep",
@@ -28,7 +37,7 @@ return {
   trip       = { failures = 5, consecutive_failures = 5 },
   open       = { cooldown_ms = 2000, backoff = 2, max_cooldown_ms = 30000, jitter = 0.2 },
   half_open  = { probes = 3, successes = 2, concurrent = 1, lease_ms = 1000 },
-  timeout_ms = params.timeout_ms or 40,
+  timeout_ms = params.timeout_ms,
 
   classify = function(call)
     if call.status == 401 or call.status == 403 then
@@ -41,20 +50,19 @@ return {
   fallback = {
     fallback.last_good {
       max_age_ms = 10 * 60 * 1000,
+      persist    = "ofrep",
       key = function(call)
-        local flag = flag_of(call)
-        if call.request.method ~= "POST" or never_stale[flag] then return nil end
-        local who = call.request.headers.authorization or ""
-        return digest(call.request.target .. "\n" .. who .. "\n" .. (call.request.body or ""))
+        local request, flag = call.request, flag_of(call)
+        if request.method ~= "POST" then return nil end
+        if flag and params.never_stale[flag] then return nil end
+        if not flag and has_kill_switch then return nil end -- all at once: it is among them
+        local who = request.headers.authorization or ""
+        return digest(request.target .. "\n" .. who .. "\n" .. (request.body or ""))
       end,
     },
+    fallback.default(defaults, { by = flag_of, keys = params.flags }),
     fallback.call(function(call)
-      local flag = flag_of(call)
-      if flag then return defaults[flag] ~= nil and answer_of(flag) or nil end
-      if call.request.target ~= ALL then return nil end
-      local flags = {}
-      for name in pairs(defaults) do flags[#flags + 1] = answer_of(name) end
-      return #flags > 0 and { flags = flags } or nil
+      if call.request.target == ALL and #all.flags > 0 then return all end
     end),
   },
 }

@@ -42,6 +42,7 @@ const PARAMS = `return { ofrep = {
   defaults = { ["new-checkout"] = false, ["banner-text"] = "hello", ["page-size"] = 10,
                ["theme"] = { color = "grey" }, ["payments-kill-switch"] = false },
   never_stale = { ["payments-kill-switch"] = true },
+  flags = { "new-checkout", "banner-text", "page-size", "theme", "payments-kill-switch" },
 } }`;
 
 // ---- neap ---------------------------------------------------------------------------------------
@@ -58,6 +59,7 @@ class Neap {
     this.child = spawn(neap, [
       "serve", "--upstream", this.upstream, "--policy", policy, "--params", params,
       "--listen", `127.0.0.1:${this.port ?? 0}`, "--admin", "127.0.0.1:0", "--log-format", "json",
+      "--state-dir", directory,
     ]);
     this.child.stderr.on("data", (data) => { this.log += data; });
     this.ended = new Promise((resolve) => this.child.once("exit", resolve));
@@ -75,11 +77,15 @@ class Neap {
     return this.ended;
   }
 
-  async reset() {
-    const done = await fetch(`http://${this.admin}/breakers/ofrep/default/reset`, {
-      method: "POST", headers: { "Content-Type": "application/x-www-form-urlencoded" }, body: "by=test",
+  async operate(page, fields) {
+    const done = await fetch(`http://${this.admin}${page}`, {
+      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ by: "test", ...fields }),
     });
     assert.equal(done.status, 200, await done.text());
+  }
+
+  reset() {
+    return this.operate("/breakers/ofrep/default/reset");
   }
 
   // The value of a series, e.g. neap_breaker_state.
@@ -220,11 +226,16 @@ async function story() {
     assert.equal(provider.requests, asked, "asked again before Retry-After");
     await recovered("429");
 
-    // It is gone, and comes back with another configuration.
+    // It is gone, and while it is, so is neap for a moment.
     await provider.stop();
     await ask("refused", asBefore);
     await ask("refused, open", asBefore);
     assert.equal(await sidecar.state(), 2);
+    assert.equal(await sidecar.stop(), 0, sidecar.log);
+    await sidecar.start();
+    await ask("neap restarted", asBefore);
+
+    // It comes back with another configuration.
     provider.configure(flags(2));
     await provider.start();
     await recovered("restart");
@@ -252,17 +263,28 @@ async function bulk(provider, sidecar, recovered) {
   const etag = first.httpResponse.headers.get("ETag");
   const again = await api.postBulkEvaluateFlags(request, { headers: [["If-None-Match", etag]] });
   assert.equal(again.httpStatus, 304);
+  // One of them must never be stale, so all that is answered in an outage are the defaults.
   provider.mode = "500";
   for (let i = 0; i < 7; i++) {
     const { httpStatus, value } = await api.postBulkEvaluateFlags(request);
     assert.equal(httpStatus, 200);
-    assert.deepEqual(value.flags, first.value.flags);
+    assert.deepEqual(value.flags.map((f) => f.reason), Array(5).fill("DEFAULT"));
   }
   assert.equal(await sidecar.state(), 2);
-  const unseen = await api.postBulkEvaluateFlags({ context: { targetingKey: "unseen" } });
-  assert.equal(unseen.httpStatus, 200);
-  assert.deepEqual(unseen.value.flags.map((f) => f.reason), Array(5).fill("DEFAULT"));
   await recovered("bulk");
+
+  // Without such flags: the last good answer to the same question.
+  await sidecar.operate("/policies/ofrep/params", { never_stale: { "payments-kill-switch": false } });
+  await api.postBulkEvaluateFlags(request);
+  provider.mode = "hang";
+  for (let i = 0; i < 7; i++) {
+    const { httpStatus, value } = await api.postBulkEvaluateFlags(request, { headers: [["If-None-Match", etag]] });
+    assert.equal(httpStatus, 200);
+    assert.deepEqual(value.flags, first.value.flags);
+  }
+  const unseen = await api.postBulkEvaluateFlags({ context: { targetingKey: "unseen" } });
+  assert.deepEqual(unseen.value.flags.map((f) => f.reason), Array(5).fill("DEFAULT"));
+  await recovered("bulk, kept");
 }
 
 story().catch((error) => {
