@@ -31,6 +31,8 @@ static void assert_body(const char *body, size_t n) {
   assert_memory_equal(body, expected, n);
 }
 
+enum { ENDLESS = 6 * WAIT_MS }; /* longer than any test waits */
+
 /* ---- Attempts -------------------------------------------------------------------------------- */
 
 static void test_tries_again(void **state) {
@@ -114,11 +116,17 @@ static void test_refused_later(void **state) {
   (void)state;
   open_all();
   guard.attempts = 3;
-  guard.retry_ms = 30;
+  guard.retry_ms = 100;
   int c = dial_proxy();
   int u = ask_upstream(c, GET);
   say(u, BAD);
   turn_until(guard.reported == 1);
+  int d = dial_proxy(); /* what is kept, nobody else gets meanwhile */
+  say(d, GET);
+  hear(u, "\r\n\r\n");
+  say(u, "HTTP/1.1 404 Else\r\nContent-Length: 4\r\n\r\nelse");
+  hear(d, "else");
+  close(d);
   guard.refuses = true;
   hear(c, "\r\n\r\nbad");
   assert_string_equal(
@@ -129,14 +137,14 @@ static void test_refused_later(void **state) {
   close(u);
   u = ask_upstream(c, GET);
   close(u);
-  turn_until(guard.reported == 2);
+  turn_until(guard.reported == 3);
   guard.refuses = true;
   hear(c, "}\n");
   assert_begins(heard, "HTTP/1.1 502 ");
   guard.refuses = false;
   guard.timeout_ms = 30;
   u = ask_upstream(c, GET);
-  turn_until(guard.reported == 3);
+  turn_until(guard.reported == 4);
   guard.refuses = true;
   hear(c, "}\n");
   assert_begins(heard, "HTTP/1.1 504 ");
@@ -145,7 +153,7 @@ static void test_refused_later(void **state) {
   guard.refuses = false;
   close(u);
   u = ask_upstream(c, GET);
-  turn_until(guard.reported == 4);
+  turn_until(guard.reported == 5);
   guard.refuses = true;
   hear(c, "standby");
   assert_int_equal(guard.cause, NEAP_CAUSE_TIMEOUT);
@@ -363,7 +371,7 @@ static void test_queue(void **state) {
   (void)state;
   open_all();
   guard.slots = 1;
-  guard.wait_ms = 5000;
+  guard.wait_ms = ENDLESS;
   for (int i = 0; i < 6; i++) {
     char request[64];
     c[i] = dial_proxy();
@@ -396,7 +404,7 @@ static void test_queue(void **state) {
   assert_in_range(now_ms() - begin, 45, 2000);
   assert_holds(heard, "\"reason\":\"bulkhead\"");
   assert_int_equal(guard.full, 1);
-  guard.wait_ms = 5000;
+  guard.wait_ms = ENDLESS;
   say(e, "GET / HTTP/1.1\r\nHost: a\r\nNeap-Deadline-Ms: 50\r\n\r\n");
   hear(e, "}\n");
   assert_begins(heard, "HTTP/1.1 504 ");
@@ -408,13 +416,37 @@ static void test_queue(void **state) {
   close_all();
 }
 
+/* Who leaves just as it is his turn does not keep it. */
+static void test_leaves_in_turn(void **state) {
+  static const char answer[] = OK(2, "hi");
+  int c[3];
+  (void)state;
+  open_all();
+  guard.slots = 1;
+  guard.wait_ms = ENDLESS;
+  for (int i = 0; i < 3; i++) {
+    say(c[i] = dial_proxy(), GET);
+    turn_for(5);
+  }
+  int u = next_attempt();
+  assert_true(send(u, answer, sizeof answer - 1, MSG_NOSIGNAL) > 0);
+  close(c[1]); /* in the same turn of the loop */
+  hear(c[0], "hi");
+  hear(u, "\r\n\r\n");
+  say(u, answer);
+  hear(c[2], "hi");
+  assert_int_equal(guard.acquired, 2);
+  close(c[0]), close(c[2]), close(u);
+  close_all();
+}
+
 /* More slots than before, or none any more: they are found. */
 static void test_queue_and_other_slots(void **state) {
   int c[4], u[4];
   (void)state;
   open_all();
   guard.slots = 1;
-  guard.wait_ms = 5000;
+  guard.wait_ms = ENDLESS;
   for (int i = 0; i < 3; i++) say(c[i] = dial_proxy(), GET);
   u[0] = next_attempt();
   turn_for(20);
@@ -435,7 +467,7 @@ static void test_queue_and_body(void **state) {
   (void)state;
   open_all();
   guard.slots = 1;
-  guard.wait_ms = 5000;
+  guard.wait_ms = ENDLESS;
   int c = dial_proxy(), d = dial_proxy();
   int u = ask_upstream(c, GET);
   say(d, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 16777216\r\n\r\n");
@@ -466,7 +498,7 @@ static void test_retry_and_slots(void **state) {
   (void)state;
   open_all();
   guard.slots = 1;
-  guard.wait_ms = 5000;
+  guard.wait_ms = ENDLESS;
   guard.attempts = 2;
   guard.retry_ms = 60;
   int c = dial_proxy(), d = dial_proxy();
@@ -504,6 +536,7 @@ int main(void) {
       IT("keeps it over all attempts and waits", test_deadline_of_attempts),
       IT("refuses what a bulkhead has no slot for", test_full),
       IT("serves those who wait for a slot in turn", test_queue),
+      IT("passes over who leaves in his turn", test_leaves_in_turn),
       IT("finds the slots that a policy has more", test_queue_and_other_slots),
       IT("holds back the body of a request that waits", test_queue_and_body),
       IT("has no slot while it waits to try again", test_retry_and_slots),
