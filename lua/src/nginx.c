@@ -106,10 +106,9 @@ static NEAP__SELDOM unsigned earlier_upstreams(void *request) {
 #define LOCATIONS 8
 typedef struct gate {
   line *line;
-  uint32_t
-      soon_ms; /* what took longer is worth a closer look: SOON_MS, or the policy's slow_call_ms */
-  bool is_plain;              /* 200 to 399 is a success, whatever else is to be said about it */
-  uint8_t turns;              /* until a known location is looked at again */
+  uint32_t plain_ms; /* an answer of 200 to 399 that took less is a success, whatever else is to be
+                        said about it: SOON_MS, or the policy's slow_call_ms; 0: none is */
+  uint8_t turns;     /* until a known location is looked at again */
   uintptr_t known[LOCATIONS]; /* whose answers are the upstream's, by address; or NOT_READ, too */
 } gate;
 enum { GATE_LINE = 1, GATE_REFS = GATE_LINE };
@@ -123,7 +122,7 @@ enum { GATE_LINE = 1, GATE_REFS = GATE_LINE };
 static inline uintptr_t location_of(const void *request) { return ((const uintptr_t *)request)[5]; }
 
 static inline uintptr_t *known_place(gate *g, uintptr_t location) {
-  return &g->known[(location >> 4 ^ location >> 8) % LOCATIONS];
+  return &g->known[location / 16 % LOCATIONS];
 }
 
 static uint64_t lost;        /* slots whose end nobody has seen */
@@ -347,7 +346,7 @@ static NEAP__SELDOM bool look(gate *g, void *request, uint64_t now_ms) {
   bool is_good = status && status->length >= 3 && (status->bytes[status->length - 3] & ~1) == '2';
   bool is_all =
       is_good && !variable(request, "upstream_cache_status") && (is_known || !is_grpc(request));
-  if (is_known ? !is_all : status && !is_good) g->is_plain = false;
+  if (is_known ? !is_all : status && !is_good) g->plain_ms = 0;
   if (!is_known) *place = is_all ? location | (is_read ? 0 : NOT_READ) : 0;
   return is_all;
 }
@@ -369,7 +368,7 @@ static inline AT_ONCE bool log_plain(lua_State *L, slot *s, void *request, bool 
   const line *n = g->line;
   uint64_t permit_bits = s->permit, now_ms = nginx_now(n);
   uint64_t age_ms = neap__wide_age_ms(permit_bits, now_ms);
-  if (permit_bits >> KIND_SHIFT || !g->is_plain || age_ms > g->soon_ms) return false;
+  if (permit_bits >> KIND_SHIFT || age_ms >= g->plain_ms) return false;
   uintptr_t location = location_of(request);
   bool is_known = *known_place(g, location) == location;
   if ((--g->turns == 0 || !is_known) && !look(g, request, now_ms)) return false;
@@ -503,8 +502,8 @@ static int l_gate(lua_State *L) {
 static int l_judge(lua_State *L) {
   gate *g = (gate *)luaL_checkudata(L, 1, GATE);
   uint32_t slow_ms = g->line->rules->slow_call_ms;
-  g->soon_ms = slow_ms && slow_ms < SOON_MS ? slow_ms : SOON_MS;
-  g->is_plain = lua_toboolean(L, 2);
+  g->plain_ms = slow_ms && slow_ms < SOON_MS ? slow_ms + 1 : SOON_MS;
+  if (!lua_toboolean(L, 2)) g->plain_ms = 0;
   g->turns = 1;
   memset(g->known, 0, sizeof g->known);
   return 0;
