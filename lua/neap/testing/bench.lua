@@ -400,7 +400,8 @@ function bench.new(path, options, world, rows)
     waiters = {}, made_again = {}, started = {}, others = {},
   }, Bench)
   self.clock, self.find = self.world.clock, others_of(self)
-  self.is_tended = has_files(policy) or policy.rules:numbers().slow_rate ~= nil
+  local numbers = policy.rules:numbers()
+  self.is_tended = has_files(policy) or numbers.slow_rate > 0 or numbers.slow_call_ms > 0
   if has_files(policy) and options.state_dir ~= false then self.state_dir = scratch.directory() end
   self:open()
   self:settle()
