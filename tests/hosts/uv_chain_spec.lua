@@ -38,7 +38,7 @@ describe("ten thousand calls in flight when the breaker opens", function()
   local CALLS = fixture.rounds(10000)
   local CAP = math.floor(CALLS / 100)
 
-  it("all get an answer, and whoever answers instead never has more than its cap (B094, B101)",
+  it("all get an answer, and whoever answers instead never has more than its cap (B101)",
     function()
     local guards, in_flight, most, asked = {}, 0, 0, 0
     local g = fixture.guard({
@@ -88,6 +88,29 @@ describe("ten thousand calls in flight when the breaker opens", function()
     assert.is_true(took_ms < 30000, took_ms)
     uv.run("nowait")
   end)
+end)
+
+it("a fallback that waits for long holds nobody else up, and is given up in time (B094)", function()
+  local guards, slow, others = {}, nil, 0
+  local g = fixture.guard({
+    numbers = { consecutive_failures = 1000 },
+    stages = { { kind = "guard", guard = "slow", timeout_ms = 200 }, default "degraded" },
+  }, { clock = "precise", host = host, guards = guards })
+  guards.slow = fixture.guard({ name = "slow" },
+    { clock = "precise", host = host, guards = guards, serve = function() host.sleep(500) end })
+  host.spawn(function() slow = g:call(fixture.bad) end)
+  host.spawn(function()
+    while not slow do
+      assert(g:call(fixture.ok) == "ok")
+      others = others + 1
+      host.sleep(1)
+    end
+  end)
+  run_until(function() return slow end)
+  assert.equal("degraded", slow)
+  assert.equal(1, count(g, "guard", "timeout"))
+  assert.is_true(others >= 20, others)
+  uv.run()
 end)
 
 describe("on the loop", function()
