@@ -5,7 +5,7 @@
 ---                                     [--script "ok 10, 500 5, slow 8"]
 ---
 --- GET /flags/NAME answers a feature flag as JSON (404 FLAG_NOT_FOUND if the name begins with
---- "missing"). POST /_fail?mode=MODE[&ms=N] changes what happens to every flag request from now on:
+--- "missing"), POST /ofrep/v1/evaluate/flags/NAME the same as OpenFeature's protocol has it. POST /_fail?mode=MODE[&ms=N] changes what happens to every flag request from now on:
 ---
 ---   ok      answers 200
 ---   500     answers 500; any other status from 400 to 599 likewise
@@ -78,8 +78,8 @@ end
 
 local function flag_body(name, status)
   if status ~= 200 then return ('{"errorCode":"GENERAL","status":%d}\n'):format(status) end
-  return ('{"key":%s,"value":true,"variant":"on","answer":%d}\n'):format(json_string(name),
-    answered)
+  return ('{"key":%s,"value":true,"variant":"on","reason":"STATIC","answer":%d}\n'):format(
+    json_string(name), answered)
 end
 
 local function response(request, status, body)
@@ -131,6 +131,7 @@ end
 
 local function serve(client, request)
   local name = request.path:match("^/flags/([^/]+)$")
+    or request.method == "POST" and request.path:match("^/ofrep/v1/evaluate/flags/([^/]+)$")
   if request.path == "/_fail" then return control(client, request) end
   if name then return flag(client, request, name) end
   send(client, request, 404, '{"error":"nothing here; try /flags/new-checkout"}\n')

@@ -151,9 +151,9 @@ local ASKS = { status = true, mode = true, trip = true, reset = true, params = t
 --- Commands that ask the sidecar are told where it is.
 local function told_where(place, text)
   local port = place.ports and place.ports["9464"]
-  return (text:gsub("%f[%w]neap (%l+)", function(command)
-    if not port or not ASKS[command] then return nil end
-    return ("neap %s --admin 127.0.0.1:%d"):format(command, port)
+  return (text:gsub("%f[%w]neap (%l+)([^\n|]*)", function(command, rest)
+    if not port or not ASKS[command] or rest:find("--admin", 1, true) then return nil end
+    return ("neap %s --admin 127.0.0.1:%d%s"):format(command, port, rest)
   end))
 end
 
