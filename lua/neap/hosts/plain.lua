@@ -41,7 +41,7 @@
 ---@field waits_later? boolean queued calls are answered when info.durable says so
 ---@field question? fun(call: table): table|nil, string|nil what of a call is put into a queue, or a
 ---  fault; without: its arguments
----@field replay? fun(guard: neap.Guard, entry: neap.Queued, done: function) makes queued calls again
+---@field replay? fun(guard: neap.Guard, entry: neap.Queued, done: function) makes a call again
 ---@field pack? fun(value: userdata): string|nil of answers that are no Lua data
 ---@field unpack? fun(bytes: string): userdata|nil
 
