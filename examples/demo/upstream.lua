@@ -5,7 +5,8 @@
 ---                                     [--script "ok 10, 500 5, slow 8"]
 ---
 --- GET /flags/NAME answers a feature flag as JSON (404 FLAG_NOT_FOUND if the name begins with
---- "missing"), POST /ofrep/v1/evaluate/flags/NAME the same as OpenFeature's protocol has it. POST /_fail?mode=MODE[&ms=N] changes what happens to every flag request from now on:
+--- "missing"), POST /ofrep/v1/evaluate/flags/NAME the same as OpenFeature's protocol has it.
+--- POST /_fail?mode=MODE[&ms=N] changes what happens to every flag request from now on:
 ---
 ---   ok      answers 200
 ---   500     answers 500; any other status from 400 to 599 likewise
