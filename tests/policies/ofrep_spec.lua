@@ -98,15 +98,21 @@ t.describe("policies/ofrep.lua", function()
     flags:call(value "false", asks("new-checkout", "bob"))
     flags:call(503, asks("new-checkout", "ann")):is_answered_by("last_good"):gives(value "true")
     flags:call(503, asks("new-checkout", "bob")):is_answered_by("last_good"):gives(value "false")
-    flags:call(503, asks("new-checkout", "ann", "another")):is_answered_by "function"
+    flags:call(503, asks("new-checkout", "ann", "another")):is_answered_by "default"
     flags:advance(10 * 60 * 1000)
     flags:call(503, asks("new-checkout", "ann")):is_answered_by("last_good", 600000)
     flags:advance(1)
-    flags:call(503, asks("new-checkout", "ann")):is_answered_by "function"
+    flags:call(503, asks("new-checkout", "ann")):is_answered_by "default"
+  end)
+
+  t.it("has its last values still after a restart in the middle of an outage", function()
+    flags:call(value "true", asks "new-checkout")
+    flags:restart():call("transport", asks "new-checkout")
+      :is_answered_by("last_good"):gives(value "true")
   end)
 
   t.it("answers with the flag's reviewed default, whose reason says so", function()
-    flags:call("timeout", asks "page-size"):takes(40):is_answered_by("function"):gives {
+    flags:call("timeout", asks "page-size"):takes(40):is_answered_by("default"):gives {
       status = 200, headers = { ["content-type"] = "application/json" },
       body = '{"key":"page-size","reason":"DEFAULT","value":10,"variant":"neap-default"}',
     }
@@ -122,7 +128,7 @@ t.describe("policies/ofrep.lua", function()
 
   t.it("answers for a kill switch with its default rather than an old value", function()
     flags:call(value "true", asks "kill-payments"):is_answered_by "primary"
-    flags:call(503, asks "kill-payments"):is_answered_by("function"):gives(function(answer)
+    flags:call(503, asks "kill-payments"):is_answered_by("default"):gives(function(answer)
       return answer.body:find('"value":false', 1, true)
     end)
   end)
@@ -139,8 +145,22 @@ t.describe("policies/ofrep.lua", function()
       local _, n = answer.body:gsub('"variant":"neap%-default"', "")
       return n == 3 and answer.body:find('^{"flags":%[')
     end)
-    flags:call({ status = 200, body = '{"flags":[]}' }, asks())
-    flags:call(503, asks()):is_answered_by("last_good"):gives { body = '{"flags":[]}' }
+  end)
+
+  t.it("answers for all flags with their last values, if no kill switch is among them", function()
+    local last = { status = 200, body = '{"flags":[]}' }
+    flags:call(last, asks())
+    flags:call(503, asks()):is_answered_by "function"
+    flags = t.policy(PATH, { params = { defaults = PARAMS.defaults } })
+    flags:call(last, asks())
+    flags:call(503, asks()):is_answered_by("last_good"):gives(last)
+  end)
+
+  t.it("is not loaded without a default for each flag that there is", function()
+    local params = { flags = { "a", "b" }, defaults = { a = 1 } }
+    local ok, err = pcall(t.policy, PATH, { params = params })
+    assert(not ok)
+    assert(err:find('has no default for "b", which is one of the keys', 1, true), err)
   end)
 
   t.it("lets 1 through at once, and waits a second for a probe that is lost", function()

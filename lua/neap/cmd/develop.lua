@@ -57,7 +57,7 @@ function commands.test(given, host, colours)
     on_result = is_text and function(result) host.out(test.line(result, colours)) end or nil,
     on_broken = function(file, fault) say_broken(host, file, fault) end,
   })
-  host.out(is_text and "\n" .. test.summary(report, colours) or test.json(report))
+  host.out(is_text and test.summary(report, colours) or test.json(report))
   if report.ok and #report.results == 0 then
     return usage(host, "test", given.filter and ("no test has %q in its name"):format(given.filter)
       or "there is no test in " .. table.concat(files, ", "))

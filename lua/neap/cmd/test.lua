@@ -168,10 +168,12 @@ function test.summary(report, colours)
   if #report.broken > 0 then
     parts[#parts + 1] = counted(#report.broken, "file") .. " not loaded"
   end
+  local last = report.results[#report.results]
+  local blank = last and last.message and "" or "\n" -- one that failed ends with an empty line
   local text = ("%s in %s: %s (%.2f s)"):format(counted(#report.results, "test"),
     counted(report.files, "file"), table.concat(parts, ", "), report.ms / 1000)
   if colours then text = (report.ok and GREEN or RED) .. text .. PLAIN end
-  return text .. "\n"
+  return blank .. text .. "\n"
 end
 
 -- For programs -----------------------------------------------------------------------------------
