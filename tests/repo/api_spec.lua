@@ -25,6 +25,9 @@ local FUNCTIONS = {
   { "watcher:", "lua/neap/watch.lua", "Watch:" },
   { "metrics.", "lua/neap/metrics.lua", "metrics." },
   { "panel:", "lua/types/core.lua", "Panel:" },
+  { "t.", "lua/neap/testing.lua", "testing." },
+  { "bench:", "lua/neap/testing/bench.lua", "Bench:", more = "lua/neap/testing/expected.lua" },
+  { "calls:", "lua/neap/testing/calls.lua", "Calls:" },
 }
 
 local CLASSES = {
@@ -36,6 +39,8 @@ local CLASSES = {
   ["neap.Call"] = "../types/call", ["neap.Stats"] = "../types/call",
   ["neap.Shadow"] = "shadow", ["neap.Queued"] = "queue",
   ["neap.Snapshot"] = "../types/core", ["neap.core.Totals"] = "../types/core",
+  ["neap.testing.Options"] = "testing/bench", ["neap.testing.CallOptions"] = "testing/bench",
+  ["neap.testing.Call"] = "testing/calls",
 }
 
 -- What the sources say --------------------------------------------------------------------------
@@ -66,15 +71,30 @@ end
 
 local REPORT = read("lua/neap/guard.lua"):match("neap%.Report (fun%b())")
 
+--- A source without its functions that are said to be private.
+local function public(text)
+  local lines, is_private = {}, false
+  for row in text:gmatch("([^\n]*)\n") do
+    is_private = is_private and row:match("^%-%-%-") ~= nil or row == "---@private"
+    if not (row:match("^function ") and lines.was_private) then lines[#lines + 1] = row end
+    lines.was_private = is_private
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
 --- "guard:call(f, ...)" -> true, for every function of that sort.
 local function annotated(sort)
   local prefix, path, own = table.unpack(sort, 1, 3)
-  local text, found = read(path), {}
+  local text, found = public(read(path)), {}
+  if sort.more then text = text .. public(read(sort.more)) end
   if own then
     local name = own:gsub("%p", "%%%0")
     for method, parameters in text:gmatch("\nfunction " .. name .. "([%w_]+)%((.-)%)") do
       local is_metamethod = method:match("^__")
       found[("%s%s(%s)"):format(prefix, method, parameters)] = not is_metamethod or nil
+    end
+    for parameters, method in text:gmatch("\n%-%-%-@type fun%((.-)%)\n" .. name .. "([%w_]+) = ") do
+      found[("%s%s(%s)"):format(prefix, method, names_of(parameters))] = true
     end
     for method in text:gmatch("\n" .. name .. "([%w_]+) = core%.") do
       found[prefix .. method .. "()"] = true

@@ -9,7 +9,7 @@ local suggest = require "neap.suggest"
 local DEFAULT = "default" -- the key of a policy without keys
 
 ---@class neap.testing.Bench
-local Expected = {}
+local Bench = {}
 
 local STATES = { "closed", "open", "half_open" }
 
@@ -25,7 +25,7 @@ end
 ---@param state neap.State
 ---@param cause? neap.Cause what led to it: "failures", "failure_rate", "consecutive_failures", …
 ---@return neap.testing.Bench
-function Expected:is(state, cause)
+function Bench:is(state, cause)
   check_state(state)
   self.world:advance(0)
   local is = self:seen().state
@@ -42,7 +42,7 @@ end
 ---@param least_ms number
 ---@param most_ms? number as much as the policy's jitter can add, if not given
 ---@return neap.testing.Bench
-function Expected:stays_open_for(least_ms, most_ms)
+function Bench:stays_open_for(least_ms, most_ms)
   self:is "open"
   local jitter = self.guard.policy.rules:numbers().jitter
   most_ms = most_ms or math.ceil(least_ms * (1 + jitter))
@@ -57,7 +57,7 @@ end
 --- The states that it has gone to, in order, since the test began.
 ---@param ... neap.State
 ---@return neap.testing.Bench
-function Expected:has_gone_to(...)
+function Bench:has_gone_to(...)
   local gone, key = {}, self.key or DEFAULT
   for _, told in ipairs(self.events) do
     if told.key == key then gone[#gone + 1] = told.to end
@@ -75,7 +75,7 @@ end
 --- A line of its log has that text in it.
 ---@param text string
 ---@return neap.testing.Bench
-function Expected:has_logged(text)
+function Bench:has_logged(text)
   self.guard:stats() -- which passes on what the policy's functions have warned of
   for _, line in ipairs(self.log) do
     if line:find(text, 1, true) then return self end
@@ -87,7 +87,7 @@ end
 --- What its shadow policy would have done: has all of that.
 ---@param fields table as of guard:snapshot().shadow: { state = "open", saved = 3, lost = 0 }
 ---@return neap.testing.Bench
-function Expected:has_shadow(fields)
+function Bench:has_shadow(fields)
   local is = self:seen().shadow
   if not is or not expect.matches(fields, is) then
     local shown = {}
@@ -101,7 +101,7 @@ end
 --- So many calls wait in its queues.
 ---@param n integer
 ---@return neap.testing.Bench
-function Expected:has_queued(n)
+function Bench:has_queued(n)
   local count = 0
   for _, queue in pairs(self.guard.chain.durables.queues) do count = count + queue.count end
   if count ~= n then
@@ -113,11 +113,11 @@ end
 
 --- The calls of its queues that were made again so far.
 ---@return neap.testing.Calls
-function Expected:replays()
+function Bench:replays()
   if not self.made_again[1] then
     expect.fail(self, "queued calls were made again", "no queued call was made again")
   end
   return calls.new(self, self.made_again)
 end
 
-return Expected
+return Bench
