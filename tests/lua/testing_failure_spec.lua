@@ -38,6 +38,16 @@ describe("what is expected and not so", function()
     -- expectation of a bench x, and what is said
     { [[x:is "open"]],
       "the breaker is closed; expected: the breaker is open" },
+    { [[x:calls_until("open", 503):call():is_refused "ramp"]],
+      "call 6 was refused: open; expected: it is refused: ramp" },
+    { [[x:calls_until("open", 503):stays_open_for(6001)]],
+      "expected: it stays open for 6001 to 7202 ms" },
+    { [[x:calls_until("open", 503):stays_open_for(4000, 4999)]],
+      "expected: it stays open for 4000 to 4999 ms" },
+    { [[x:call(200):is_answered_by("primary", 5)]],
+      "call 1 was answered by primary; expected: it is answered by primary, 5 ms old" },
+    { [[x:call(200):gives(function() return false end)]],
+      "expected: it gives what a function of the spec says" },
     { [[x:is("closed", "probes")]],
       "the breaker is closed; expected: the breaker is closed, by probes" },
     { [[x:stays_open_for(5)]],
@@ -113,6 +123,8 @@ describe("what is expected and not so", function()
     x:advance(1000):call(200)
     x:start()
     local text = told(x.is, x, "closed")
+    has(text, "tests/lua/testing_failure_spec.lua:")
+    assert.is_falsy(text:find("[C]", 1, true))
     for _, line in ipairs {
       "        0  call 5: 503  failure         open       for 1000 ms more",
       "        0  closed -> open: 5 failures in 5 calls, limit 5; open for 1000 ms, level 1",
@@ -187,10 +199,12 @@ describe("a spec without busted", function()
     fixture.write(directory .. "/a_spec.lua", text)
     fixture.write(directory .. "/run.lua", [[
       local suite = require "neap.testing.suite"
+      package.path = arg[3] .. "/?.lua;" .. package.path
       print(suite.run(arg[1], function(name) return name:find(arg[2], 1, true) ~= nil end,
-        function(r) print(r.status, r.name, r.line, r.fails_at, r.message) end)) ]])
-    local pipe = io.popen(("%s %s/run.lua %s/a_spec.lua '%s' 2>&1"):format(version.command,
-      directory, directory, filter or ""))
+        function(r) print(r.status, r.name, r.line, r.fails_at, r.message) end))
+      assert(package.loaded.helper == nil) ]])
+    local pipe = io.popen(("%s %s/run.lua %s/a_spec.lua '%s' %s 2>&1"):format(version.command,
+      directory, directory, filter or "", directory))
     local said = pipe:read("*a")
     pipe:close()
     return (said:gsub(directory:gsub("%p", "%%%0"), "DIR"))
@@ -234,6 +248,13 @@ end)
 ]])
   end)
 
+  it("is not all right if what comes after a test is not", function()
+    assert.equal("error\ta\t3\tDIR/a_spec.lua:2\tno\ntrue\n", run([[
+local t = require "neap.testing"
+t.after_each(function() error "no" end)
+t.it("a", function() end) ]]))
+  end)
+
   it("runs only what is asked for", function()
     assert.equal("passed\tb\t3\tnil\tnil\ntrue\n", run([[
 local t = require "neap.testing"
@@ -263,8 +284,9 @@ t.it("b", function() end) ]], "b"))
     fixture.write(directory .. "/x.lua", fixture.text [[
       fallback = { fallback.last_good { persist = "k" } } ]])
     local path = directory .. "/where"
+    fixture.write(directory .. "/helper.lua", "return 5")
     assert.equal("passed\ta\t3\tnil\tnil\ntrue\n", run(([[
-a_global = 5
+a_global = require "helper"
 local t = require "neap.testing"
 t.it("a", function()
   local where = t.policy("x.lua").state_dir

@@ -52,6 +52,15 @@ describe("time in a test", function()
     late:takes(700)
   end)
 
+  it("has what is due at once done in the order in which it was begun", function()
+    local x, order = bench_of "", {}
+    for i = 1, 3 do
+      x:start(function() order[#order + 1] = i return true end, { takes_ms = 10 })
+    end
+    x:advance(10)
+    assert.same({ 1, 2, 3 }, order)
+  end)
+
   it("passes between the beginnings of calls", function()
     local x = bench_of ""
     local made = x:calls(3, { status = 200, takes_ms = 30 }, { every_ms = 100 })
@@ -60,6 +69,8 @@ describe("time in a test", function()
 
   it("does not wait for ever", function()
     has(told(function() bench_of(""):call "timeout" end), "it would wait for ever")
+    local with_timer = "fallback = { fallback.queue 'q' }"
+    has(told(function() bench_of(with_timer):call "timeout" end), "it would wait for ever")
     has(told(function() bench_of(""):call(function() end, { takes_ms = math.huge }) end),
       "it would wait for ever")
   end)
@@ -104,6 +115,15 @@ describe("a call of a server", function()
     x:call({ status = 200, takes_ms = 101 }):counts_as("timeout"):takes(100):fails_with "timeout"
     x:call("caller"):counts_as "neutral"
     x:call("transport"):counts_as("failure"):is_answered_by("nobody"):fails_with "transport"
+  end)
+
+  it("is told to fallbacks with why it was refused, and what its caller's deadline has cut short",
+    function()
+    local x = bench_of [[ trip = { failures = 1 }, timeout_ms = 500,
+      fallback = { fallback.call(function(call) return call.refused or call.cause end) } ]]
+    x:call("timeout", { deadline_ms = 100 }):counts_as("neutral"):gives { body = "timeout" }
+    x:call(503):gives { body = "failure" }
+    x:call():gives { body = "open" }
   end)
 
   it("gets what a fallback says as an HTTP answer", function()
@@ -152,6 +172,17 @@ describe("a call of a Lua program", function()
   end)
 end)
 
+describe("an expectation within a function that is called", function()
+  it("ends the test, whatever the guard makes of it", function()
+    local x = bench_of "fallback = { fallback.default 'fine' }"
+    has(told(x.call, x, function() x:is "open" end), "expected: the breaker is open")
+    local y = bench_of "fallback = { fallback.default 'fine' }"
+    y:start(function() y:is "open" end, { takes_ms = 5 })
+    has(told(y.advance, y, 10), "expected: the breaker is open")
+    y:call(200):counts_as "success"
+  end)
+end)
+
 describe("a retry", function()
   it("waits on the test's clock, and sees what the script says of each attempt (B103)", function()
     local x = bench_of("trip = { failures = 100 }, retry = { attempts = 4, base_ms = 1000, on = "
@@ -171,6 +202,9 @@ describe("a retry", function()
     local call = x:call { down, up }:counts_as("success"):is_tried(2):gives "up"
     assert.equal(call.took_ms, call.waits_ms[1])
     x:call(down):is_tried(3):counts_as("failure"):fails_with "down"
+    x = bench_of("timeout_ms = 10, retry = { attempts = 2, on = " .. ANY .. " }")
+    x:call { down, function() x:wait(11) end }:is_tried(2):counts_as "timeout"
+    x:call { function() x:wait(11) end, down }:is_tried(2):counts_as "failure"
   end)
 
   it("heeds Retry-After, the deadline and methods", function()
@@ -238,10 +272,14 @@ describe("half-open", function()
       half_open = { probes = 2, successes = 2, lease_ms = 1000, ramp_ms = 1000 } ]]
     x:calls_until("open", 503):cool_down()
     local probe = x:start():is_a_probe()
+    collectgarbage()
     x:call():is_refused "probes_busy"
     probe:ends_with(200):counts_as "success"
     x:start():is_a_probe()
-    x:advance(1001):call():is_refused "open"
+    collectgarbage()
+    collectgarbage()
+    x:advance(999):call():is_refused "probes_busy"
+    x:advance(2):call():is_refused "open"
     x:is("open", "probe_lost"):cool_down():calls(2, 200):is_a_probe()
     x:is "closed":has_gone_to("open", "half_open", "open", "half_open", "closed")
     local refused = 0
@@ -323,6 +361,14 @@ describe("what is behind callers' backs", function()
       { again[1].request.body, again[2].request.body, again[3].request.body })
   end)
 
+  it("gives up a queued call that is its own fault", function()
+    local x = bench_of [[ fallback_on = { "refused" }, fallback = { fallback.queue "q" } ]]
+    x:calls_until("open", 503)
+    x:call(nil, { request = { method = "POST" } }):is_answered_by "queue"
+    x:dependency(400):advance(60000):has_queued(0):has_logged "goes to the dead letters"
+    x:replays():counts_as "neutral"
+  end)
+
   it("makes queued calls of functions again", function()
     local x = bench_of [[ trip = { failures = 1 }, fallback_on = { "refused" },
       fallback = { fallback.queue "q" } ]]
@@ -344,11 +390,14 @@ end)
 describe("another policy", function()
   it("that a fallback names is the file beside it, with a dependency of its own", function()
     fixture.write(directory .. "/replica.lua", [[
-      return { name = "replica", trip = { failures = 1 } } ]])
-    local x = bench_of [[ fallback = { fallback.guard "replica" } ]]
+      return { name = "replica", trip = { failures = 2 }, timeout_ms = 500 } ]])
+    local x = bench_of [[ trip = { failures = 100 },
+      fallback = { fallback.guard("replica", { timeout_ms = 50 }) } ]]
     local replica = x:other "replica"
     replica:dependency { result = "from the replica" }
     x:call(function() return nil, "down" end):is_answered_by("guard"):gives "from the replica"
+    replica:dependency { result = "late", takes_ms = 80 }
+    x:call(function() return nil, "down" end):is_answered_by("primary"):takes(50)
     replica:dependency { error = "down, too" }
     x:call(function() return nil, "down" end):is_answered_by("primary"):fails_with "down"
     replica:is "open"

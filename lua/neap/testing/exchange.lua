@@ -193,7 +193,7 @@ end
 local function given_of(x, outcome, duration_ms)
   local given = { duration_ms = duration_ms, args = x.args, request = x.request }
   if outcome.f then
-    local ok, a, b = pcall(outcome.f, unpack(x.args, 1, x.args.n or #x.args))
+    local ok, a, b = x.bench.world:run(outcome.f, unpack(x.args, 1, x.args.n or #x.args))
     if not ok then
       given.raised, given.error = true, a
     else

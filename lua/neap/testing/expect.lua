@@ -48,8 +48,9 @@ function expect.fail(bench, expected, is)
     file = file, line = line, rows = rows, at_ms = bench.world:elapsed(),
   }, Failure)
   local busted = package.loaded.busted
-  if busted and busted.fail then busted.fail(tostring(failure), 0) end
-  error(failure, 0)
+  local err = failure
+  if busted and busted.fail then err = select(2, pcall(busted.fail, tostring(failure), 0)) end
+  bench.world:stop(err)
 end
 
 --- "1 call", "2 calls".

@@ -39,7 +39,7 @@ local function scripted(world, call, script, options, seen)
       call.waits_ms[#call.waits_ms + 1] = world:elapsed() - seen.ended_ms
     end
     seen.was_late = true
-    local ok, a, b = pcall(function(...)
+    local ok, a, b = world:run(function(...)
       world:wait(options.takes_ms or 0)
       return outcome.f(...)
     end, ...)
@@ -69,7 +69,7 @@ function program.call(self, call, script, options)
     return target:call_by(self.clock:now() + options.deadline_ms, f, unpack(args, 1, n))
   end
   local ok, value, err, info = pcall(made)
-  if self.world.is_stuck then error(seen.raised, 0) end
+  self.world:check()
   if not ok and not rawequal(value, seen.raised) then error(value, 0) end
   if not ok then value, err = nil, value end
   local after = totals_of(self.guard)

@@ -23,7 +23,8 @@ local ENDLESS = "it would wait for ever: nothing is due, and nothing ends it (th
 ---@field private due { at_ms: number, f: function, is_idle: boolean|nil }[] soonest first
 ---@field private by_ms number|nil whoever waits now is given up then
 ---@field private cut_ms number|nil somebody has been
----@field is_stuck boolean|nil what a call waits for never comes, whatever its guard makes of that
+---@field private running integer functions of the spec's that are called by guards now
+---@field private broken any the test is over, whatever a guard has made of that error
 local World = {}
 World.__index = World
 
@@ -69,6 +70,7 @@ function World:advance(ms)
   local to_ms = self.clock:now() + ms
   while self:step(to_ms) do end -- luacheck: ignore 542
   if to_ms > self.clock:now() then self.clock:set(to_ms) end
+  self:check()
 end
 
 --- Lets the time go by until is_over() answers true.
@@ -80,6 +82,30 @@ function World:wait_until(is_over)
   end
 end
 
+--- Ends the test with an error, which a guard on the way does not hide.
+---@param err any
+function World:stop(err)
+  if self.running > 0 then self.broken = err end
+  error(err, 0)
+end
+
+--- Runs a function of the spec's that a guard calls; as pcall.
+---@param f function
+---@return boolean ok, any a, any b
+function World:run(f, ...)
+  self.running = self.running + 1
+  local ok, a, b = pcall(f, ...)
+  self.running = self.running - 1
+  return ok, a, b
+end
+
+--- Raises it, if there is one.
+function World:check()
+  local err = self.broken
+  self.broken = nil
+  if err ~= nil then error(err, 0) end
+end
+
 --- What is called takes so long; raises if it is given up before.
 ---@param ms number huge: for ever
 function World:wait(ms)
@@ -89,10 +115,7 @@ function World:wait(ms)
     self.cut_ms = by_ms
     error(LATE, 0)
   end
-  if ms == huge then
-    self.is_stuck = true
-    place.error(ENDLESS)
-  end
+  if ms == huge then self:stop(select(2, pcall(place.error, ENDLESS))) end
   self:advance(ms)
 end
 
@@ -141,7 +164,7 @@ end
 
 ---@return neap.testing.World
 function world.new()
-  return setmetatable({ clock = clock.manual(BEGIN_MS), due = {} }, World)
+  return setmetatable({ clock = clock.manual(BEGIN_MS), due = {}, running = 0 }, World)
 end
 
 return world
