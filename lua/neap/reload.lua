@@ -77,8 +77,9 @@ local function tell(self, item, kind, text)
   }
 end
 
+--- The file is there, but what is in it does not serve.
 local function fail(self, item, err)
-  item.error = tostring(err)
+  item.error, item.is_gone, item.is_orphaned = tostring(err), nil, nil
   item.failures = item.failures + 1
   tell(self, item, "reload_failed", item.error)
 end
@@ -86,7 +87,7 @@ end
 --- The file as it was attempted is what serves.
 local function is_right(item)
   item.error, item.is_gone, item.is_orphaned = nil, nil, nil
-  item.served = item.attempted
+  item.served, item.served_settings = item.attempted, item.settings
 end
 
 --- The file is as it was when the serving policy was loaded from it.
@@ -102,18 +103,26 @@ local function names_of(self)
   return names
 end
 
---- What is set for a policy: by the parameter files, in their order, by the environment, and by
---- operators.
+--- What is set for a policy by the parameter files, in their order, and by the environment.
 ---@return neap.Setting[]
 local function settings_of(self, item)
-  local list = settings.for_policy(self.param_files, self.environment, item.name)
-  for _, entry in ipairs(item.set) do list[#list + 1] = entry end
-  return list
+  return settings.for_policy(self.param_files, self.environment, item.name)
+end
+
+--- With what operators have set, which goes before it.
+---@param list neap.Setting[]
+---@return neap.Setting[]
+local function with_operators(item, list)
+  local all = {}
+  for i, entry in ipairs(list) do all[i] = entry end
+  for _, entry in ipairs(item.set) do all[#all + 1] = entry end
+  return all
 end
 
 --- Loads the policy from what was seen: policy | nil, err.  Changes nothing that serves.
 local function load(self, item, texts)
-  local given = settings_of(self, item)
+  item.settings = settings_of(self, item)
+  local given = with_operators(item, item.settings)
   local noted, read = watched.reader(self.files, texts)
   local policy, err = self.load(item.path, given, read)
   if noted[item.path] == nil then noted[item.path] = texts[item.path] end
@@ -126,7 +135,7 @@ end
 local function is_set_anew(self, item)
   if item.round == self.round then return false end
   item.round = self.round
-  return settings.text(settings_of(self, item)) ~= item.given
+  return settings.text(with_operators(item, settings_of(self, item))) ~= item.given
 end
 
 --- The policies that there are, or will be as soon as they are looked at: not those whose file is
@@ -246,8 +255,9 @@ local function look_at(self, item, now_ms, is_forced)
   if texts[item.path] == false then return missing(self, item, now_ms) end
   item.missing_ms = nil
   local at_ms = watched.due_ms(item, texts, now_ms)
-  -- Nothing new in the files, but maybe in what is set for them; or somebody wants it tried again.
-  local is_due = is_set_anew(self, item) or has_come(self, item)
+  -- Nothing new in the files, but maybe in what is set for them; or the file is there again, and was
+  -- wrong before it went; or somebody wants it tried again.
+  local is_due = is_set_anew(self, item) or has_come(self, item) or item.is_gone and item.error
   if not at_ms and (is_due or is_forced and item.error) then at_ms = now_ms end
   if not at_ms then
     if item.is_gone then restored(self, item) end
@@ -444,9 +454,10 @@ function Reloader:params(name)
   end
 end
 
---- Puts to work what comes of a policy's files, as they serve, and of what is set for it now.
+--- Puts to work what comes of a policy's files, as they serve, the parameter files too, and of what
+--- operators have set now.
 local function reload_settings(self, item)
-  local given = settings_of(self, item)
+  local given = with_operators(item, item.served_settings)
   local _, read = watched.reader(self.files, item.served)
   local policy, err = self.load(item.path, given, read)
   err = err or guard_fault(self, policy)
@@ -454,7 +465,9 @@ local function reload_settings(self, item)
   local ok, changes = true, {}
   if policy.hash ~= item.policy.hash then ok, changes = adopt(self, item, policy) end
   if not ok then return nil, changes end
-  item.policy, item.given = policy, settings.text(given)
+  item.policy = policy
+  -- What is set may be what a newer file is refused for: the next look tries that again.
+  if item.error then item.round = nil else item.given = settings.text(given) end
   return changes
 end
 

@@ -341,6 +341,24 @@ describe("reload", function()
   describe("of a file that is gone", function()
     before_each(function() start { ["p/x.lua"] = GOOD } end)
 
+    it("is not right because it is there again: it was wrong before it went", function()
+      start { ["p/x.lua"] = GOOD }
+      disk.texts["p/x.lua"] = "oops"
+      run(3000)
+      disk.texts["p/x.lua"] = nil
+      run(11000)
+      assert.equal("reload_failed gone orphaned", kinds())
+      disk.texts["p/x.lua"] = "oops"
+      run(3000)
+      local row = reloader:rows()[1]
+      assert.same({ false, false }, { row.is_gone, row.is_orphaned })
+      assert.equal("p/x.lua:1: syntax error near oops", row.error)
+      disk.texts["p/x.lua"] = GOOD
+      run(3000)
+      assert.equal("back", events[#events].kind)
+      assert.is_nil(reloader:rows()[1].error)
+    end)
+
     it("serves on with one warning, and after 10 s is an orphan (B128)", function()
       disk.texts["p/x.lua"] = nil
       run(2000)
