@@ -16,6 +16,7 @@ local function fail(key, message, ...) error({ key = key, message = message:form
 
 --- Raises { key =, message = } for what is no data.
 local function copy_of(value, path, depth)
+  if value ~= value then fail(path, "nan is not a number") end -- and not even the same as itself
   if DATA[type(value)] then return value end
   if type(value) ~= "table" then
     fail(path, "%s: params are numbers, texts, booleans and tables", problem.shown(value))

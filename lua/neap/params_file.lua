@@ -7,39 +7,51 @@
 local chunk = require "neap.chunk"
 local core = require "neap.core"
 local lines = require "neap.lines"
+local parameters = require "neap.parameters"
 local problem = require "neap.problem"
 local sandbox = require "neap.sandbox"
 local suggest = require "neap.suggest"
 
 local params_file = {}
 
---- Runs it under the budget of a load, as a policy: it is read again while the program runs.
-local function run(made, path)
-  local budget = sandbox.LOADING
-  local ok, value, kind = core.run(core.box(budget.steps, budget.bytes, budget.ms), made)
-  if ok then return true, value end
-  return false, kind == "error" and value or ("%s: loading it %s"):format(path, value)
+--- A copy of what the file answers, which is plain data; raises what is wrong with it.
+local function copy_of(value, text, path)
+  if type(value) ~= "table" then
+    error(("%s: returns a %s, not a table { policy name = params }"):format(path, type(value)), 0)
+  end
+  local by_policy = {}
+  for name, of_policy in next, value do
+    if type(name) ~= "string" or type(of_policy) ~= "table" then
+      error(("%s: %s = %s: must be policy name = table"):format(path, tostring(name),
+        problem.shown(of_policy)), 0)
+    end
+    local copy, fault = parameters.copy(of_policy)
+    if not copy then
+      local key, found, return_line = name .. fault.key:sub(#"params" + 1), lines.of(text)
+      error(tostring(problem.new {
+        file = path, line = lines.nearest(found, key, return_line), key = key,
+        message = fault.message,
+      }), 0)
+    end
+    by_policy[name] = copy
+  end
+  return by_policy
 end
 
---- The value of a parameter file, which runs with nothing at hand: it is a table, not a program.
+--- The value of a parameter file, which runs with nothing at hand, under the budget of a load, as a
+--- policy: it is a table, not a program, and is read again while the program runs.
 ---@param text string
 ---@param path string as errors name it
 ---@return table<string, table>|nil by_policy, string|nil err
 function params_file.parse(text, path)
   local made, err = chunk.compile(text, "@" .. path, {})
   if not made then return nil, err end
-  local ok, value = run(made, path)
-  if not ok then return nil, value end
-  if type(value) ~= "table" then
-    return nil, ("%s: returns a %s, not a table { policy name = params }"):format(path, type(value))
-  end
-  for name, of_policy in pairs(value) do
-    if type(name) ~= "string" or type(of_policy) ~= "table" then
-      return nil, ("%s: %s = %s: must be policy name = table"):format(
-        path, tostring(name), tostring(of_policy))
-    end
-  end
-  return value
+  local budget = sandbox.LOADING
+  local ok, value, kind = core.run(core.box(budget.steps, budget.bytes, budget.ms), function()
+    return copy_of(made(), text, path)
+  end)
+  if ok then return value end
+  return nil, kind == "error" and value or ("%s: loading it %s"):format(path, value)
 end
 
 --- What is wrong with parameters for a policy that there is not: a slip of the pen would leave the

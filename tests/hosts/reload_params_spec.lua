@@ -112,6 +112,31 @@ describe("parameter files", function()
     assert.equal(9, serving.flags.params.failures)
   end)
 
+  for _, case in ipairs {
+    -- base                                                                    what is said
+    { "local t = {}\nt.a = t\nreturn {\n  flags = { defaults = t } }",
+      "base:4: flags.defaults.a.a" },
+    { "return { flags = { [true] = 1, [false] = 2 } }",      "base:1: flags: " },
+    { "return { flags = { [{}] = 1, [{}] = 2 } }",           "base:1: flags: a table as a key" },
+    { "return {\n  flags = { defaults = { a = function() end } } }",
+      "base:2: flags.defaults.a: a function" },
+    { "return { flags = { timeout_ms = 0 / 0 } }",           "base:1: flags.timeout_ms: nan" },
+    { "local t = { 1 }\nfor _ = 1, 14 do t = { t, t, t, t, t, t, t, t } end\n"
+      .. "return { flags = { defaults = t } }",              "base: loading it" },
+  } do
+    it("that hold no plain data are told, and change nothing (B121): " .. case[1], function()
+      disk.base = case[1]
+      run(3000)
+      assert.equal(2, adopted)
+      assert.equal("reload_failed", (events[1] or {}).kind)
+      assert.is_truthy(events[1].text:find(case[2], 1, true), events[1].text)
+      open({ ["flags.lua"] = FLAGS, base = case[1], prod = case[1] },
+        { paths = { "flags.lua" }, params = { "base", "prod" } })
+      assert.is_nil(reloader)
+      assert.is_truthy(errors[1]:find(case[2], 1, true), errors[1])
+    end)
+  end
+
   it("of what is not declared, which may be for nobody's eyes, only the name is told", function()
     disk.base = "return { plain = { failures = 3 } }"
     run(3000)
@@ -226,6 +251,32 @@ describe("what an operator sets", function()
     run(3000)
     assert.same({ "back", 500 }, { events[#events].kind, serving.flags.timeout_ms })
     assert.is_nil(reloader:rows()[1].error)
+  end)
+
+  it("may be what a file is refused for: once that is unset, it is taken", function()
+    assert(set("flags", { timeout_ms = 60 }))
+    disk["flags.lua"] = FLAGS:gsub("min = 50", "min = 100")
+    run(3000)
+    assert.equal("admin, by ann: params.timeout_ms: 60 is out of range: a whole number of "
+      .. "milliseconds from 100 to 2000", reloader:rows()[1].error)
+    assert(set("flags", { unset = { "timeout_ms" } }))
+    run(3000)
+    assert.is_nil(reloader:rows()[1].error)
+    assert.equal(100, serving.flags.parameters[3].min)
+  end)
+
+  it("is possible while what the parameter files have for the policy is wrong", function()
+    disk.prod = "return { flags = { failures = 900 } }"
+    run(3000)
+    assert.equal("reload_failed", events[1].kind)
+    assert(set("flags", { timeout_ms = 500 }))
+    assert.same({ 500, 3 }, { serving.flags.timeout_ms, serving.flags.params.failures })
+    assert.is_truthy(reloader:rows()[1].error:find("900", 1, true))
+    disk.prod = "return { flags = { failures = 9 } }"
+    run(3000)
+    assert.is_nil(reloader:rows()[1].error)
+    assert.same({ timeout_ms = 500, failures = 3, defaults = { a = 1, b = 1 } },
+      serving.flags.params)
   end)
 
   it("that is what is in force already is no change", function()
