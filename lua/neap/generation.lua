@@ -102,6 +102,34 @@ local function new_retry_on(box, f)
   end
 end
 
+local NAME_MOST = 103 -- bytes, with the policy's name and a slash: NEAP_NAME_MAX
+
+--- A key as a text; nil and what is wrong with it.
+local function key_text(value, most)
+  if type(value) == "number" and value == value and value - value == 0 then
+    value = (value % 1 == 0 and "%.0f" or "%.14g"):format(value)
+  end
+  if type(value) ~= "string" then
+    return nil, ("answered %s, not a text, a number or nil"):format(shown(value))
+  elseif value == "" or #value > most or value == "*" or value:find("%c") then
+    return nil, ("answered %s, not a key: 1 to %d letters, without control characters, and not *")
+      :format(shown(value), most)
+  end
+  return value
+end
+
+--- Whose breaker is a call's: nil is the default one's | nil, a fault.
+local function new_key(box, f, name)
+  local most = NAME_MOST - #name - 1
+  return function(call)
+    local ok, value, kind = run(box, f, call)
+    if ok and value == nil then return nil end
+    if ok then return key_text(value, most) end
+    if kind == "condemned" then f = nil end
+    return nil, value
+  end
+end
+
 --- The values of a section without a rule in the core, by name, or nil if it is not there.
 local function section_of(values, name)
   if values[name] == nil then return nil end
@@ -253,6 +281,7 @@ function generation.new(parts)
     classify = parts.classify, has_classify = parts.has_classify,
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
+    key = values.key and new_key(box, values.key, values.name), max_keys = values.max_keys,
     warned = warned,
     retry = retry, bulkhead = section_of(values, "bulkhead"), deadline_ms = values.deadline_ms,
   }

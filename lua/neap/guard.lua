@@ -18,13 +18,15 @@ local line = require "neap.line"
 local plain = require "neap.hosts.plain"
 local shadow = require "neap.shadow"
 local retry = require "neap.retry"
+local rows = require "neap.rows"
+local schema = require "neap.schema"
 local suggest = require "neap.suggest"
 local tally = require "neap.tally"
 
 local guard = {}
 
 local DEFAULT, OVERFLOW = "default", "*"
-local MOST_KEYS = 256 -- unless said otherwise
+local MOST_KEYS = schema.by_key.max_keys.default
 local LOG_EVERY_MS = 60000
 local TEND_MS = 1000 -- the longest time between two looks at what is due
 local NO_ROOM = "%s: no room for another key, among others for %q: such share the breaker * "
@@ -42,7 +44,7 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field params? table for the policy file
 ---@field panel? neap.core.Panel where the breakers live; without: in memory of the guard's own.
 ---  One that processes share goes by the system's clock
----@field max_keys? integer how many keys get a breaker of their own; 256 if not given
+---@field max_keys? integer how many keys get a breaker of their own; without: the policy says
 ---@field clock? neap.Clock before the host's
 ---@field host? neap.Host neap.hosts.plain if not given
 ---@field on_event? fun(event: neap.Event)
@@ -71,7 +73,8 @@ local known = setmetatable({}, { __mode = "v" })
 ---@field call fun(self, f: function, ...: any): any, any, neap.Info|nil
 ---@field call_by fun(self, by_ms: number, f: function, ...: any): any, any, neap.Info|nil as call;
 ---  all of it ends by that instant on the guard's clock
----@field acquire fun(self, key?: string): neap.Permit|nil, neap.Refusal|nil
+---@field acquire fun(self, key?: string|table): neap.Permit|nil, neap.Refusal|nil by a key; or a
+---  call as far as it is known, for the policy's key function
 ---@field report neap.Report
 ---@field deadline fun(self): integer|nil by when the call that began last should have ended: to be
 ---  asked first thing in it
@@ -95,6 +98,12 @@ local function log_seldom(self, sort, level, text)
   if last_ms and now_ms >= last_ms and now_ms - last_ms < LOG_EVERY_MS then return end
   self.logged[sort] = now_ms
   core.protect(self.log, level, text)
+end
+
+local function copied(fields)
+  local copy = {}
+  for field, value in next, fields do copy[field] = value end
+  return copy
 end
 
 local function said(value)
@@ -146,12 +155,31 @@ end
 local function claim(self, key)
   if not self.panel then self.panel = core.panel(self.max_keys + 1) end
   local breaker = self.panel:claim(self.name .. "/" .. key)
-  return breaker and line.new(self, key, breaker)
+  if not breaker then return nil end
+  local made = line.new(self, key, breaker)
+  made.panel = self.panel
+  return made
 end
 
 --- Of a shared panel: whether another process has made that key's breaker, so it costs no room.
 local function has_row(self, key)
   return self.panel ~= nil and self.panel:find(self.name .. "/" .. key) ~= nil
+end
+
+local function shared_line(self)
+  local shared = self.lines[OVERFLOW]
+  if not shared then
+    shared = claim(self, OVERFLOW) or line.new(self, OVERFLOW, core.breaker())
+    self.lines[OVERFLOW] = shared
+  end
+  return shared
+end
+
+--- A line for a key that has none, if there is room, or some can be made.
+local function new_line(self, key)
+  local made = (self.count < self.max_keys or has_row(self, key)) and claim(self, key)
+  if made or not self.rows or not line.is_key(self.name, key) then return made end
+  return self.rows:make_room() and self.count < self.max_keys and claim(self, key)
 end
 
 --- The line of that key, made if there is room, else the one that all such keys share.
@@ -161,15 +189,13 @@ function Guard:line_of(key)
   local found = self.lines[key]
   if found then return found end
   if type(key) ~= "string" then error(("key must be a string, got %s"):format(type(key)), 3) end
-  local shared = self.lines[OVERFLOW]
-  if not shared then
-    shared = claim(self, OVERFLOW) or line.new(self, OVERFLOW, core.breaker())
-    self.lines[OVERFLOW] = shared
-  end
-  local made = (self.count < self.max_keys or has_row(self, key)) and claim(self, key)
+  local shared = shared_line(self)
+  if key == OVERFLOW then return shared end
+  local made = new_line(self, key)
   if made then
     self.lines[key] = made
     self.count = self.count + 1
+    if self.rows then self.rows:add(made) end
     return made
   end
   self.overflow = self.overflow + 1
@@ -177,16 +203,47 @@ function Guard:line_of(key)
   return shared
 end
 
+--- The line of a call, by the policy's key function; without an answer the default one.
+---@param policy neap.Policy the generation, which has one
+---@param call table as far as it is known before it
+---@return table
+function Guard:line_for(policy, call)
+  local key, fault = policy.key(call)
+  if fault then self:fault("key", fault) end
+  if policy.warned[1] then self:warned(policy) end
+  return key and self:line_of(key) or self.line
+end
+
+--- Whose breaker is a call's, by the policy's key function: "default" if it has none, or has
+--- nothing to say.
+---@param call table what is known before it: args, request
+---@return string
+function Guard:key(call)
+  if type(call) ~= "table" then error("what is known of the call must be a table, got "
+    .. type(call), 2) end
+  local policy = self.policy
+  return policy.key and self:line_for(policy, line.sealed(copied(call))).key or DEFAULT
+end
+
 --- The guard's one key: an object with call, acquire, report and deadline of its own, for those who
---- know the key beforehand.
+--- know the key beforehand.  Its breaker stays.
 ---@param key string
 ---@return neap.Line
 function Guard:at(key)
-  return self:line_of(key)
+  local of_key = self:line_of(key)
+  of_key.is_pinned = true
+  return of_key
 end
 
 local function existing(self, key)
   return self.lines[key == nil and DEFAULT or key]
+end
+
+--- The line of a call in steps: by its key, or as the policy's key function has it.
+local function line_of_call(self, call)
+  local policy = self.policy
+  if call.key == nil and policy.key then return self:line_for(policy, line.sealed(copied(call))) end
+  return existing(self, call.key) or self.lines[OVERFLOW] or self.line
 end
 
 local function no_such_key(self, key)
@@ -196,12 +253,12 @@ end
 --- The breakers there are, those with no traffic too.
 ---@return { key: string, breaker: neap.core.Breaker }[]
 function Guard:breakers()
-  local rows = {}
+  local list = {}
   for key, of_key in pairs(self.lines) do
-    rows[#rows + 1] = { key = key, breaker = of_key.breaker }
+    list[#list + 1] = { key = key, breaker = of_key.breaker }
   end
-  table.sort(rows, function(a, b) return a.key < b.key end)
-  return rows
+  table.sort(list, function(a, b) return a.key < b.key end)
+  return list
 end
 
 -- ---- Fallback ---------------------------------------------------------------------------------
@@ -215,12 +272,9 @@ end
 ---@return neap.Refusal|nil err
 function Guard:fallback(cause, call)
   if not fallback.applies(self.policy, cause) then return nil end
-  local given = {}
-  if call ~= nil then
-    for field, value in next, call do given[field] = value end
-  end
-  given.cause, given.key = cause, given.key or DEFAULT
-  local of_key = existing(self, given.key) or self.lines[OVERFLOW] or self.line
+  local given = copied(call or {})
+  local of_key = line_of_call(self, given)
+  given.cause, given.key = cause, given.key or of_key.key
   local answered, value, err, info = self.chain:run(of_key, self.policy, line.sealed(given))
   if not answered then return nil end
   info.cause, info.error = cause, given.error
@@ -231,9 +285,7 @@ end
 ---@param call table as for fallback
 ---@param value any what to answer with; never what a fallback answered
 function Guard:remember(call, value)
-  local key = call.key or DEFAULT
-  local of_key = existing(self, key) or self.lines[OVERFLOW] or self.line
-  self.chain:remember(of_key, value, nil, call)
+  self.chain:remember(line_of_call(self, call), value, nil, call)
 end
 
 -- ---- What is in files -------------------------------------------------------------------------
@@ -283,7 +335,7 @@ function Guard:retry(call, made, by_ms)
     .. type(call), 2) end
   if type(made) ~= "number" then error("how many attempts were made must be a number, got "
     .. type(made), 2) end
-  local of_key = existing(self, call.key) or self.lines[OVERFLOW] or self.line
+  local of_key = line_of_call(self, call)
   return (line.retry(of_key, line.filled(of_key, call), made, by_ms))
 end
 
@@ -425,6 +477,7 @@ function Guard:stats()
     retries = {}, retry_budget = self.retries:left(self.policy.retry, self.line.native:now()),
     queues = self.chain.durables:rows(),
     policy_errors = self.policy_errors, overflow = self.overflow, breakers = breakers,
+    evicted = self.rows and self.rows.evicted or 0, max_keys = self.max_keys,
     reloads = { ok = self.reloads, failed = self.failed_reloads },
     last_error = self.last_error, hash = self.policy.hash,
     shadow = self.candidate and {
@@ -481,9 +534,21 @@ local function put_to_work(self, policy)
   local options = line.options(policy, self.host, candidate)
   self.chain:adopt(policy, clock_now(self))
   options.is_layered = options.is_layered or self.chain:is_at_once(policy)
+  local default_options = options
+  if policy.key then
+    default_options = copied(options)
+    default_options.is_layered, default_options.is_keyed = true, true
+  end
   self.generations[number] = policy
   self.generations[(number - KEPT_GENERATIONS - 1) % GENERATIONS] = nil
   self.number, self.policy, self.line_options = number, policy, options
+  self.default_options = default_options
+  self.max_keys = self.option_max_keys or policy.max_keys or MOST_KEYS
+  if self.rows then
+    self.rows:adopt(policy.rules)
+    local has_room = not self.panel or self.panel:capacity() > self.max_keys
+    if not has_room then self.panel = nil end -- the next is larger; who is in this one stays there
+  end
   self.candidate = candidate
   for _, of_key in pairs(self.lines) do line.adopt(of_key) end
   for _, warning in ipairs(policy.warnings or {}) do
@@ -584,7 +649,7 @@ function guard.new(policy, options)
   local self = setmetatable({
     name = policy.name, policy = policy, number = 0, generations = {}, host = host,
     clock = resolve_clock(options, host), log = options.log or log_to_stderr,
-    logged = {}, panel = options.panel, max_keys = options.max_keys or MOST_KEYS,
+    logged = {}, panel = options.panel, option_max_keys = options.max_keys,
     lines = {}, count = 0, serve = options.serve,
     policy_errors = 0, overflow = 0, reloads = 0, failed_reloads = 0,
     on_shadow = options.on_shadow,
@@ -593,6 +658,7 @@ function guard.new(policy, options)
   self.events = event.queue(function(err)
     log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err))
   end)
+  if not options.panel and not host.keeps_lines then self.rows = rows.new(self) end
   self.retries = retry.new(policy.rules:numbers().seed)
   self.chain = fallback.chain {
     find = finder(options.guards),

@@ -26,6 +26,8 @@ local check_fields = require("neap.reported").check
 local OUTCOMES = { success = true, failure = true, timeout = true, neutral = true }
 local FAILED = { failure = true, timeout = true }
 
+local NAME_MOST = 103 -- NEAP_NAME_MAX
+
 local line = {}
 
 -- ---- Telling ----------------------------------------------------------------------------------
@@ -328,7 +330,19 @@ function hooks.settle(self, frame, permit, ended, a, b, outcome, reason, retry_a
   frame.made = frame.made + 1
 end
 
-hooks.layered = layers.of(hooks)
+local around = layers.of(hooks)
+
+--- What is around a call, after the policy has said whose it is.
+function hooks.layered(self, frame, by_ms, f, ...)
+  local guard, policy = self.guard, frame.generation or frame
+  if not self.is_default or not policy.key then return around(self, frame, by_ms, f, ...) end
+  self = guard:line_for(policy, sealed { [ARGS] = { n = select("#", ...), ... } })
+  guard.last_line = self
+  if by_ms or guard.line_options.is_layered then return around(self, frame, by_ms, f, ...) end
+  if frame ~= policy then return self.attempt(frame, f, ...) end
+  if self.is_default then return self.attempt({ generation = policy }, f, ...) end
+  return self:call(f, ...)
+end
 
 function hooks.remember(self, value, _, ...)
   self.guard.chain:remember(self, value, nil, nil, ...)
@@ -336,8 +350,18 @@ end
 
 -- ---- Hooks of the two-step form ---------------------------------------------------------------
 
+--- By a key; or by a call, as far as it is known: then the policy says whose it is, if it does.
+local function line_asked(self, key)
+  local guard = self.guard
+  if key ~= nil and type(key) ~= "table" then return guard:line_of(key) end
+  if not self.is_default or not guard.policy.key then return self end
+  local call = {}
+  for field, value in next, key or call do call[field] = value end
+  return guard:line_for(guard.policy, line.sealed(call))
+end
+
 function hooks.acquire(self, key)
-  local of_key = self.guard:line_of(key)
+  local of_key = line_asked(self, key)
   local permit, reason, retry_after_ms, moved = of_key.native:take(of_key)
   if not permit then return hooks.refused(of_key, reason, retry_after_ms, moved) end
   if moved then hooks.moved(of_key, moved) end
@@ -433,6 +457,13 @@ function line.retry(self, call, made, by_ms)
   return wait_ms
 end
 
+--- Whether a text may be a key: a breaker's name has room for it.
+---@param name string the policy's
+---@param key string
+function line.is_key(name, key)
+  return #name + 1 + #key <= NAME_MOST and not key:find("%z")
+end
+
 -- ---- Making one -------------------------------------------------------------------------------
 
 --- In place of a policy's classify: has each call described and settled, for a candidate to see.
@@ -457,17 +488,28 @@ function line.options(policy, host, candidate)
   }
 end
 
+--- guard:deadline(), of a policy with keys: of the line that the last call went to.
+local function keyed_deadline(of)
+  local last = of.last_line or of.line
+  return last.deadline(last.public)
+end
+
 --- Gives the line the guard's newest policy.  Takes no memory.
 ---@param self table line
 function line.adopt(self)
   local guard = self.guard
-  self.native:adopt(guard.policy, guard.policy.rules, guard.number, guard.line_options)
+  local options = self.is_default and guard.default_options or guard.line_options
+  self.native:adopt(guard.policy, guard.policy.rules, guard.number, options)
+  if not self.is_default then return end
+  self.public.deadline = guard.policy.key and keyed_deadline or self.deadline
 end
 
 --- As call, when it is another guard's fallback.
 local function new_call_in(self, attempt)
   return function(frame, f, ...)
-    if frame.by_ms or self.guard.line_options.is_layered then
+    local guard = self.guard
+    local options = self.is_default and guard.default_options or guard.line_options
+    if frame.by_ms or options.is_layered then
       return hooks.layered(self, frame, frame.by_ms, f, ...)
     end
     return attempt(frame, f, ...)
@@ -516,6 +558,7 @@ function line.new(guard, key, breaker, public)
     call, call_in = require("neap.call").new(self, call, call_in, hooks)
   end
   public.call, public.call_by = call, new_call_by(self, public)
+  self.public, self.deadline = public, public.deadline
   self.attempt, self.call_in = call_in, new_call_in(self, call_in)
   line.adopt(self)
   return self

@@ -279,6 +279,10 @@ local GUARD = {
     flag "is_orphaned" },
   { "neap_key_overflow_total", counter, "New keys there was no room for: they share the breaker *.",
     of "overflow" },
+  { "neap_key_evictions_total", counter,
+    "Keys whose breaker was given to another: closed, and not used for long. Their series end.",
+    of "evicted" },
+  { "neap_max_keys", gauge, "How many keys may have a breaker of their own.", of "max_keys" },
   { "neap_breakers", gauge, "Breakers of the guard.", of "breakers" },
 }
 
@@ -343,6 +347,7 @@ local function guard_numbers(guard, row)
     queues = stats.queues,
     fallbacks = stats.fallbacks, durations = stats.fallback_durations, hash = stats.hash,
     policy_errors = stats.policy_errors, overflow = stats.overflow, breakers = stats.breakers,
+    evicted = stats.evicted, max_keys = stats.max_keys,
     reloads = of_file and row.reloads or stats.reloads.ok,
     reloads_failed = of_file and row.failures or stats.reloads.failed,
     is_stale = is_stale, is_orphaned = row and row.is_orphaned, shadow = stats.shadow,

@@ -14,6 +14,7 @@ local generation = require "neap.generation"
 local lines = require "neap.lines"
 local parameters = require "neap.parameters"
 local problem = require "neap.problem"
+local route = require "neap.route"
 local sandbox = require "neap.sandbox"
 local settings = require "neap.settings"
 local stages = require "neap.stages"
@@ -39,6 +40,9 @@ local unpack = table.unpack or _G.unpack
 ---@field retry? table attempts, base_ms, max_ms, budget, budget_per_s, on: the section, defaults
 ---  included
 ---@field bulkhead? table likewise: concurrent, wait_ms
+---@field key? fun(call: table): string?, string? whose breaker is the call's, nil: the default
+---  one's; a fault
+---@field max_keys? integer
 ---@field mode string
 ---@field params table in force: what was given, or what the file declares, defaults included
 ---@field params_hash string of them
@@ -153,7 +157,7 @@ local function new_parts(path, options)
       budget = options.budget,
       globals = {
         classify = own_classify, fallback = library,
-        params = params.params,
+        params = params.params, route = route.new(),
       },
     },
   }

@@ -7,7 +7,7 @@
 --             math string table           (copies: nobody else's, and they charge for long work)
 --             digest                      (of a text: its SHA-256)
 --             warn                        (of a text: it goes to the host's log)
---             classify fallback params require
+--             classify fallback params route require
 --   does not  io os debug package coroutine load dofile collectgarbage print, or anything else
 --
 -- A name that is not known is an error, to read as to write: a misspelt one does not become nil.

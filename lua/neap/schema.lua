@@ -133,6 +133,11 @@ schema.keys = {
   { key = "bulkhead.wait_ms", kind = "ms", min = 0, max = HOUR_MS, default = 0,
     doc = "After it has waited so long for its turn, where the host can wait." },
 
+  { key = "key", kind = "function", default_doc = "one breaker for all calls",
+    doc = "key(call) -> text: each has a breaker of its own; nil: the default one." },
+  { key = "max_keys", kind = "whole", min = 1, max = 1000000, default = 256,
+    doc = "So many keys have one; the others share the breaker *." },
+
   { key = "mode", kind = "choice", choices = MODES, default = "auto", rule = "mode",
     doc = '"auto": at work; "forced_closed": off; "shadow": only says what it would do.' },
 

@@ -52,12 +52,14 @@ typedef struct box_permit {
   neap_clock clock; /* .now_ms NULL: one that only Lua can read; then given_ms is the time */
   uint64_t given_ms;
   uint32_t *slot; /* of a bulkhead, counted there and to be given back; NULL: none */
+  uint32_t *held; /* such permits of the line that are out, likewise */
 } box_permit;
 enum { PERMIT_BREAKER = 1, PERMIT_RULES, PERMIT_FRAME, PERMIT_LINE, PERMIT_REFS = PERMIT_LINE };
 
 static inline void neap__give_slot_back(box_permit *box) {
   if (box->slot) --*box->slot;
-  box->slot = NULL;
+  if (box->held) --*box->held;
+  box->slot = box->held = NULL;
 }
 
 /* A permit that holds nothing, as 61 bits:
@@ -106,6 +108,9 @@ uint64_t neap__entropy(void);
 
 neap_breaker *neap__check_breaker(lua_State *L, int arg);
 const neap_rules *neap__check_rules(lua_State *L, int arg);
+
+/* Pushes a breaker of its own, outside any panel. */
+neap_breaker *neap__push_own_breaker(lua_State *L);
 
 /* For C code outside the binding: the object at `index`, or NULL.  Valid as long as the userdata
  * is. */

@@ -53,14 +53,19 @@ void neap__push_metatables(lua_State *L) {
 
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
-/* breaker(): one of its own, outside any panel */
-static int l_breaker(lua_State *L) {
+neap_breaker *neap__push_own_breaker(lua_State *L) {
   box_breaker *box =
       (box_breaker *)compat_new(L, sizeof *box + 63 + sizeof(neap_breaker), BREAKER_REFS);
   box->breaker = (neap_breaker *)(((uintptr_t)(box + 1) + 63) & ~(uintptr_t)63);
   box->panel = NULL;
   for (size_t i = 0; i < sizeof(neap_breaker) / sizeof(uint64_t); i++) box->breaker->opaque[i] = 0;
   luaL_setmetatable(L, NEAP__BREAKER);
+  return box->breaker;
+}
+
+/* breaker(): one of its own, outside any panel */
+static int l_breaker(lua_State *L) {
+  neap__push_own_breaker(L);
   return 1;
 }
 

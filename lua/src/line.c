@@ -39,7 +39,9 @@ void neap__push_held(lua_State *L, line *n, neap_permit permit, uint64_t now_ms,
                       .rules = n->rules,
                       .clock = n->clock,
                       .given_ms = now_ms,
-                      .slot = n->concurrent ? &n->in_flight : NULL};
+                      .slot = n->concurrent ? &n->in_flight : NULL,
+                      .held = &n->held};
+  n->held++;
   int top = lua_gettop(L);
   compat_getref(L, index, LINE_BREAKER);
   compat_getref(L, index, LINE_RULES);
@@ -124,7 +126,8 @@ static void lent_clear(lua_State *L, line *n) {
 }
 
 /* line:adopt(generation, rules, number, options): all at once.
- *   options: classify, run (functions or nil), has_trip, keeps, remembers, is_layered, concurrent */
+ *   options: classify, run (functions or nil), has_trip, keeps, remembers, is_layered, is_keyed,
+ *   concurrent */
 static int l_adopt(lua_State *L) {
   line *n = (line *)luaL_checkudata(L, 1, NEAP__LINE);
   check_open(L, n);
@@ -136,6 +139,7 @@ static int l_adopt(lua_State *L) {
   bool has_trip = option(L, "has_trip"), keeps = option(L, "keeps"),
        remembers = option(L, "remembers");
   bool has_classify = option(L, "classify"), is_layered = option(L, "is_layered");
+  n->is_keyed = option(L, "is_keyed");
   lua_settop(L, 5);
   lua_getfield(L, 5, "concurrent");
   uint32_t concurrent =
@@ -366,9 +370,9 @@ static int l_begun(lua_State *L) {
 
 void neap__open_line(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now},     {"take", l_take},
-      {"about", l_about}, {"give", l_give},       {"slots", l_slots}, {"begun", l_begun},
-      {NULL, NULL},
+      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now},
+      {"take", l_take},   {"about", l_about},     {"give", l_give},
+      {"slots", l_slots}, {"begun", l_begun},     {NULL, NULL},
   };
   luaL_getmetatable(L, NEAP__LINE);
   luaL_setfuncs(L, methods, 0);

@@ -21,6 +21,8 @@ typedef struct line {
   uint32_t in_flight;      /* with a slot, which their permits give back */
   uint64_t rejected;       /* for want of one */
   uint64_t begun;          /* acquired by themselves: calls of a guard that retries */
+  uint32_t held;           /* permits that are out, of those that hold something */
+  bool is_keyed;           /* the policy says whose breaker a call's is: acquire asks it */
   bool is_layered;         /* there is more around a call than its breaker and its timeout */
   bool has_classify;       /* M_CLASSIFY judges every call */
   bool has_trip;           /* a Lua rule wants to see what is slow */

@@ -2,6 +2,8 @@
  * breakers are held, or (panel_shared.c) a file. */
 #include "panel.h"
 
+#include "line.h"
+
 /*  userdata: | box_panel | up to 63 bytes | the panel, aligned to a cache line | */
 #define LINE_BYTES   64
 #define CAPACITY_MAX 4194304
@@ -113,6 +115,56 @@ static int l_find(lua_State *L) {
   return 1;
 }
 
+/* Calls that have ended, refused ones and stale ones too: it grows whenever the line is of use. */
+static uint64_t activity_of(const line *n, uint64_t now_ms) {
+  neap_snapshot s;
+  uint64_t sum = n->rejected;
+  neap_breaker_snapshot(n->breaker, n->rules, now_ms, &s);
+#define X(name) sum += s.totals.name;
+  NEAP_TOTALS(X)
+#undef X
+  return sum;
+}
+
+/* Gives the row of the line at 2 back: from then on its breaker, which is pushed, is a copy that is
+ * its own.  Memory is asked for before anything changes. */
+static bool give_row_back(lua_State *L, neap_panel *panel, line *n, uint64_t now_ms,
+                          uint64_t used_ms) {
+  neap_breaker *own = neap__push_own_breaker(L);
+  *own = *n->breaker;
+  if (!neap_panel_release(panel, n->breaker, n->rules, now_ms, used_ms)) return false;
+  n->breaker = own;
+  n->panel = NULL;
+  lua_pushvalue(L, -1);
+  compat_setref(L, 2, LINE_BREAKER);
+  return true;
+}
+
+/* panel:look(line, activity, used_ms, may_go) -> breaker | nil, activity, used_ms
+ * Whether the line has been of use since its activity was that, at used_ms; if not, if it may go and
+ * nothing of it matters any more, its row is given back: breaker is what it has now.  The panel is
+ * nobody else's. */
+static int l_look(lua_State *L) {
+  neap_panel *panel = check_panel(L, 1);
+  line *n = (line *)luaL_checkudata(L, 2, NEAP__LINE);
+  box_shared *in_file;
+  const box_panel *box = neap__check_panel_box(L, 1, &in_file);
+  luaL_argcheck(L, !in_file && n->panel == box && n->rules, 2, "a line of this panel is needed");
+  uint64_t seen = neap__check_count(L, 3, "activity", 0, NEAP_NEVER);
+  uint64_t used_ms = neap__check_ms(L, 4, "used_ms");
+  bool may_go = lua_toboolean(L, 5);
+  lua_settop(L, 2);
+  uint64_t now_ms = line_now(L, n, 2), activity = activity_of(n, now_ms);
+  bool is_used = activity != seen || n->held || n->in_flight;
+  if (is_used || !may_go || !give_row_back(L, panel, n, now_ms, used_ms)) {
+    lua_settop(L, 2);
+    lua_pushnil(L);
+  }
+  compat_pushwide(L, activity);
+  compat_pushwide(L, is_used ? now_ms : used_ms);
+  return 3;
+}
+
 /* panel:rows() -> list of breakers */
 static int l_rows(lua_State *L) {
   neap_panel *panel = check_panel(L, 1);
@@ -184,19 +236,13 @@ static int l_tostring(lua_State *L) {
 
 void neap__set_panel_methods(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"claim", l_claim},
-      {"find", l_find},
-      {"rows", l_rows},
-      {"counters", l_counters},
-      {"capacity", l_capacity},
-      {"count", l_count},
-      {"path", l_path},
-      {"check", l_check},
-      {"close", l_close},
-      {"__close", l_close},
-      {"__gc", l_close},
-      {"__tostring", l_tostring},
-      {NULL, NULL},
+      {"claim", l_claim},         {"find", l_find},
+      {"rows", l_rows},           {"look", l_look},
+      {"counters", l_counters},   {"capacity", l_capacity},
+      {"count", l_count},         {"path", l_path},
+      {"check", l_check},         {"close", l_close},
+      {"__close", l_close},       {"__gc", l_close},
+      {"__tostring", l_tostring}, {NULL, NULL},
   };
   luaL_setfuncs(L, methods, 0);
 }

@@ -23,11 +23,11 @@ static NEAP__SELDOM int acquire_key(lua_State *L) {
   return 2;
 }
 
-/* guard:acquire(key) -> permit | nil, err */
+/* guard:acquire(key, or a call) -> permit | nil, err */
 int neap__l_acquire(lua_State *L) {
   line *n = method_line(L);
   check_self(L, n, "acquire");
-  if (lua_gettop(L) > 1 && !lua_isnil(L, 2)) return acquire_key(L);
+  if ((lua_gettop(L) > 1 && !lua_isnil(L, 2)) || n->is_keyed) return acquire_key(L);
   uint64_t now_ms = method_now(L, n);
   neap_permit permit;
   neap_transition moved;

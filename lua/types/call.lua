@@ -40,6 +40,8 @@
 ---@field queues table[] { name =, waiting =, bytes =, done =, dead = }: calls, of this process
 ---@field policy_errors integer
 ---@field overflow integer calls whose key had no room
+---@field evicted integer keys that have made room for others
+---@field max_keys integer how many may have a breaker of their own
 ---@field breakers integer
 ---@field reloads { ok: integer, failed: integer }
 ---@field last_error? string

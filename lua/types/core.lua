@@ -223,6 +223,16 @@ function Panel:find(name) end
 ---@return neap.core.Breaker[]
 function Panel:rows() end
 
+--- For neap.rows: whether a line, the only one of its breaker, has been of use since its activity was
+--- that.  If not, and it may go and nothing of it matters any more, its row is given back, and the
+--- line goes on with the breaker that this answers, a copy that is nobody else's.
+---@param line userdata
+---@param activity integer as this answered it last
+---@param used_ms integer likewise
+---@param may_go boolean
+---@return neap.core.Breaker|nil, integer activity, integer used_ms
+function Panel:look(line, activity, used_ms, may_go) end
+
 --- The counters of that name, made if there are none: another row than a breaker of that name.
 ---@param name string
 ---@return neap.core.Counters|nil, string|nil message
