@@ -86,8 +86,8 @@ local function refuse(of_line, reason, retry_after_ms, transition)
   line.refused(of_line, reason)
   local id = fallback.applies(of_line.guard.policy, "refused") and answers.id()
   local value, info = proxied.instead(of_line, err, id)
-  if value ~= nil then return answers.send(value, info) end
-  return answers.problem(info)
+  if value == nil then return answers.problem(info) end
+  return answers.send(of_line.guard, value, info, err.retry_after_ms) or answers.problem(err)
 end
 
 -- ---- What became of a request -----------------------------------------------------------------
@@ -205,7 +205,7 @@ local function answer(of_guard)
     local cause = call.ended_by == "timeout" and "timeout" or "failure"
     local of_line = gate_of(of_guard, DEFAULT).line
     local value, info, err = proxied.ask_chain(of_line, cause, call, answers.id())
-    if value ~= nil then return ngx.exit(answers.send(value, info)) end
+    if value ~= nil then return ngx.exit(answers.send(of_guard, value, info) or status) end
     if err then return ngx.exit(answers.problem(err)) end
   end
   return ngx.exit(status)

@@ -5,7 +5,8 @@
 -- Authorization, Cookie, Accept, X-API-Key and Accept-Encoding.  Kept is an answer of 200 to a GET,
 -- whole, of 64 KiB at most, that is not private, sets no cookie and varies by nothing else.
 
-local answers = require "neap.answer"
+local proxied = require "neap.proxied"
+local proxied_answer = require "neap.proxied_answer"
 
 local ngx = ngx
 local concat, lower = table.concat, string.lower
@@ -34,24 +35,36 @@ end
 
 -- ---- Sending ----------------------------------------------------------------------------------
 
---- What a fallback stage answered.
----@return integer status for ngx.exit
-function answer.send(value, info)
-  local made = answers.of(value)
-  ngx.status = made.status
-  local values = {} -- of each header, by its name in lower case: it may be there more than once
-  for i = 1, #made.headers, 2 do
-    local name, one = made.headers[i], made.headers[i + 1]
+local NO_LENGTH = { [204] = true, [304] = true } -- there it would be that of what the client has
+
+--- A header may be there more than once: nginx takes all of its values at once.
+local function set_headers(headers)
+  local values = {} -- of each, by its name in lower case
+  for i = 1, #headers, 2 do
+    local name, one = headers[i], headers[i + 1]
     local all = values[lower(name)] or {}
     all[#all + 1], values[lower(name)] = one, all
     ngx.header[name] = all[2] and all or one
   end
-  ngx.header["Neap-Source"] = info.source
-  ngx.header["Cache-Control"] = "no-store"
-  if info.age_ms then ngx.header["Age"] = ("%d"):format(math.floor(info.age_ms / 1000)) end
-  ngx.header["Content-Length"] = #made.body
-  if ngx.req.get_method() ~= "HEAD" then ngx.print(made.body) end
-  return made.status
+end
+
+--- Sends what a fallback stage answered.
+---@param of_guard neap.Guard whose chain that was
+---@param retry_after_ms? integer when asking the upstream again may help
+---@return integer|nil status for ngx.exit; nil: there is no way to say it in HTTP, nothing is sent
+function answer.send(of_guard, value, info, retry_after_ms)
+  local made = proxied_answer.of(of_guard, value, info, retry_after_ms)
+  if not made then return nil end
+  local status, body = made.status, made.body
+  ngx.status = status
+  set_headers(made.headers)
+  if not NO_LENGTH[status] then ngx.header["Content-Length"] = #body end
+  if body == "" or ngx.req.get_method() == "HEAD" then
+    ngx.send_headers() -- or ngx.exit would answer with a page of nginx's
+  else
+    ngx.print(body)
+  end
+  return status
 end
 
 --- Nobody answers: nginx's own page of that status, or what error_page says.
@@ -59,7 +72,7 @@ end
 ---@return integer status for ngx.exit
 function answer.problem(err)
   if err.retry_after_ms then
-    ngx.header["Retry-After"] = ("%d"):format(math.max(1, math.ceil(err.retry_after_ms / 1000)))
+    ngx.header["Retry-After"] = ("%d"):format(proxied.seconds(err.retry_after_ms))
   end
   if err.status then ngx.header["Neap-Source"] = "fail" end
   return err.status or 503
