@@ -102,7 +102,8 @@ schema.keys = {
     doc = "A probe that has not come back by then is lost, and it opens again." },
   { key = "half_open.ramp_ms", kind = "ms", min = 0, max = HOUR_MS, rule = "ramp_ms",
     default_doc = "0: all at once",
-    doc = "Once closed, the share of calls let in grows over this time, from next to none to all." },
+    doc = "Once closed, the share of calls let in grows over this time, from next to none to "
+      .. "all." },
   { key = "half_open.decide", kind = "function",
     doc = 'decide(round) -> "close", "open" or nil, after each probe: in place of successes.' },
 
