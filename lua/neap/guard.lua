@@ -10,6 +10,7 @@
 -- reference, which adopt replaces: a call under way is classified by the policy that let it in.
 
 local apart = require "neap.apart"
+local bulkhead = require "neap.bulkhead"
 local clocks = require "neap.clock"
 local core = require "neap.core"
 local event = require "neap.event"
@@ -564,6 +565,7 @@ function Guard:adopt(policy)
   if policy.name ~= self.name then
     local message = "policy must be another generation of %s, got %s"
     error(message:format(self.name, policy.name), 2)
+  for _, of_key in pairs(self.lines) do bulkhead.freed(of_key) end -- there may be more slots
   end
   put_to_work(self, policy)
   self.reloads, self.last_error = self.reloads + 1, nil

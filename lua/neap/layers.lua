@@ -50,11 +50,19 @@ end
 
 --- The deadline has come before anything was tried.
 local function too_late(line, attempts)
-  attempts.is_cut = true
   return refusal.new {
     kind = "deadline", policy = line.guard.name, key = line.key,
     timeout_ms = math.max(0, attempts.allowed_ms),
   }
+end
+
+local function attempt_in(line, attempts, left_ms, f, ...)
+  local timeout_ms = attempts.generation.timeout_ms or 0
+  local was_cut = attempts.is_cut
+  attempts.is_cut = left_ms < (timeout_ms > 0 and timeout_ms or huge)
+  attempts.timeout_ms = attempts.is_cut and floor(left_ms) or timeout_ms
+  line.attempt(attempts, f, ...)
+  if attempts.refused then attempts.is_cut = was_cut end -- as the last that was made had it
 end
 
 --- One attempt, after its turn has come.
@@ -68,12 +76,10 @@ local function attempt(line, attempts, f, ...)
   local left_ms = attempts.by_ms - line.native:now()
   if left_ms < 1 then
     attempts.refused = too_late(line, attempts)
-    return
+  else
+    attempt_in(line, attempts, left_ms, f, ...)
   end
-  local timeout_ms = policy.timeout_ms or 0
-  attempts.is_cut = left_ms < (timeout_ms > 0 and timeout_ms or huge)
-  attempts.timeout_ms = attempts.is_cut and floor(left_ms) or timeout_ms
-  line.attempt(attempts, f, ...)
+  if attempts.refused then bulkhead.freed(line) end -- it has not taken what it waited for
 end
 
 --- Waits before the next attempt.  Where nothing can wait, it follows at once, unless the

@@ -355,6 +355,73 @@ describe("waiting for a slot", function()
     assert.equal(0, in_flight(g))
   end)
 
+  it("is a woken one's before it is anybody's who comes then: nobody starves", function()
+    local g, loop = guard_of "bulkhead = { concurrent = 1, wait_ms = 100 },"
+    local all = callers(g, loop)
+    all.start(1)
+    all.start(2)
+    for name = 1, 20 do
+      assert(coroutine.resume(all.waits[name], "done")) -- wakes the next, and is back before it ran
+      all.start(name + 2)
+      loop.advance(0)
+      assert.equal(name + 1, all.began[#all.began])
+    end
+    assert.equal(0, g:snapshot().bulkhead_rejected)
+  end)
+
+  it("is over for all at once when the breaker opens: who is refused passes his turn on", function()
+    local g, loop = guard_of "bulkhead = { concurrent = 1, wait_ms = 1000 },"
+    local all = callers(g, loop)
+    for name = 1, 5 do all.start(name) end
+    g:trip()
+    all.finish(1)
+    assert.same({ "done", "open", "open", "open", "open" }, all.ended)
+  end)
+
+  it("that came too late for its own deadline passes its turn on", function()
+    local g, loop = guard_of "bulkhead = { concurrent = 1, wait_ms = 1000 },"
+    local all = callers(g, loop)
+    all.start(1)
+    all.start(2, loop.now:now() + 50)
+    all.start(3)
+    assert(coroutine.resume(all.waits[1], "done"))
+    loop.advance(60) -- 2 is woken, but runs only now
+    assert.equal("deadline", all.ended[2])
+    loop.advance(0)
+    assert.same({ 1, 3 }, all.began)
+  end)
+
+  it("leaves nothing behind when it was in vain, however often", function()
+    local g, loop = guard_of "bulkhead = { concurrent = 1, wait_ms = 10 },"
+    local all = callers(g, loop)
+    local held = assert(g:acquire())
+    local function in_vain(n)
+      for _ = 1, n do
+        loop.spawn(function() g:call(fixture.ok) end)
+        loop.advance(10)
+      end
+      version.collect()
+      return collectgarbage("count")
+    end
+    local before = in_vain(100)
+    assert.is_true(in_vain(fixture.rounds(5000)) - before < 100)
+    g:report(held, "success")
+    all.start(1)
+    assert.same({ 1 }, all.began)
+  end)
+
+  it("is told of the slots that another policy has made free, at once", function()
+    local g, loop = guard_of "bulkhead = { concurrent = 1, wait_ms = 1000 },"
+    local all = callers(g, loop)
+    for name = 1, 5 do all.start(name) end
+    g:adopt(policy_of "bulkhead = { concurrent = 3, wait_ms = 1000 },")
+    loop.advance(0)
+    assert.same({ 1, 2, 3 }, all.began)
+    g:adopt(policy_of "")
+    loop.advance(0)
+    assert.same({ 1, 2, 3, 4, 5 }, all.began)
+  end)
+
   it("of many: never more than so many at once, and each is served or refused in time", function()
     local g, loop = guard_of "bulkhead = { concurrent = 3, wait_ms = 50 },"
     local all = callers(g, loop)

@@ -132,6 +132,25 @@ describe("deadline_ms", function()
   end)
 end)
 
+describe("an attempt that was given up", function()
+  it("is said to be what it was, whatever kept the next one from being made", function()
+    local g, now = guard_of [[timeout_ms = 100, deadline_ms = 250,
+      classify = function() return "failure", "late", 5 end, -- so there is a wait each time
+      retry = { attempts = 5, base_ms = 1, max_ms = 5, on = function() return true end },]]
+    local host = g.host
+    function host.sleep(ms) -- an operator meanwhile; the next would have been cut short
+      now:advance(ms + 60)
+      g:mode(nil, "forced_open")
+    end
+    local _, err = g:call(takes(now, 500))
+    assert.same({ "timeout", 100 }, { err.kind, err.timeout_ms })
+    g:mode(nil, nil)
+    function host.sleep() now:advance(500) end -- late by itself
+    _, err = g:call(takes(now, 500))
+    assert.same({ "timeout", 100 }, { err.kind, err.timeout_ms })
+  end)
+end)
+
 describe("a caller's deadline", function()
   it("ends the call, and says so", function()
     local g, now = guard_of("timeout_ms = 200, " .. RETRY)
