@@ -96,6 +96,13 @@ local function fault_of(spec, value)
   end
 end
 
+--- A right value as the policy sees it: a whole number is one also where that is another kind, so
+--- that nobody reads 500.0.
+local function settled(spec, value)
+  if type(value) == "table" then return parameters.copy(value) end
+  return TYPES[spec.type].is_whole and math.floor(value) or value
+end
+
 --- What a text stands for; nil and what is wrong with it.
 local function read_text(spec, text)
   if is_number(spec) then
@@ -269,8 +276,7 @@ local function take(self, entry, names, by_env)
   if entry.text then value, fault = read_text(spec, entry.text) end
   fault = fault or fault_of(spec, value)
   if fault then return complain(self, entry, name, fault) end
-  if type(value) == "table" then value = parameters.copy(value) end
-  self.values[name], self.from[name] = value, entry.from
+  self.values[name], self.from[name] = settled(spec, value), entry.from
 end
 
 local function strict(names, again)
@@ -289,7 +295,9 @@ local function declare(self, given)
   local names, by_env
   self.specs, names, by_env = specs_of(given)
   self.names, self.values = names, {}
-  for name, spec in next, self.specs do self.values[name] = spec.default end
+  for name, spec in next, self.specs do
+    if spec.default ~= nil then self.values[name] = settled(spec, spec.default) end
+  end
   for _, entry in ipairs(self.given) do take(self, entry, names, by_env) end
   for name in next, self.params do self.params[name] = nil end
   for name, value in next, parameters.copy(self.values) or {} do self.params[name] = value end

@@ -66,7 +66,7 @@ function problem.shown(value)
     return '"' .. text:gsub("[%c]", function(c) return ESCAPED[c] or "?" end) .. '"'
   elseif kind == "number" then
     if value ~= value then return "nan" end
-    if value % 1 == 0 and value > -1e15 and value < 1e15 then return ("%d"):format(value) end
+    if value % 1 == 0 and value >= -2 ^ 53 and value <= 2 ^ 53 then return ("%d"):format(value) end
     return ("%.14g"):format(value)
   elseif kind == "boolean" or kind == "nil" then
     return tostring(value)

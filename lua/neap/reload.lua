@@ -255,7 +255,7 @@ local function look_at(self, item, now_ms, is_forced)
   if texts[item.path] == false then return missing(self, item, now_ms) end
   item.missing_ms = nil
   local at_ms = watched.due_ms(item, texts, now_ms)
-  -- Nothing new in the files, but maybe in what is set for them; or the file is there again, and was
+  -- Nothing new in the files, but maybe in what is set for them; or the file is there again and was
   -- wrong before it went; or somebody wants it tried again.
   local is_due = is_set_anew(self, item) or has_come(self, item) or item.is_gone and item.error
   if not at_ms and (is_due or is_forced and item.error) then at_ms = now_ms end

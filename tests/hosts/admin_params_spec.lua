@@ -9,6 +9,7 @@ local FLAGS = [[
 params.declare {
   timeout_ms = { type = "ms", min = 50, max = 2000, default = 300, doc = "of one call" },
   on = { type = "boolean", default = true },
+  most = { type = "whole", default = 1 },
   defaults = { type = "table", default = {} },
 }
 return { name = "flags", trip = { failures = 5 }, timeout_ms = params.timeout_ms }
@@ -16,10 +17,11 @@ return { name = "flags", trip = { failures = 5 }, timeout_ms = params.timeout_ms
 local PLAIN = 'return { name = "plain", trip = { failures = params.failures } }'
 local FILES = {
   ["flags.lua"] = FLAGS, ["plain.lua"] = PLAIN,
-  ["params.lua"] = "return { flags = { timeout_ms = 400 }, plain = { failures = 7 } }",
 }
+local PARAMS = "return { flags = { timeout_ms = 400 }, plain = { failures = 7 } }"
+FILES["params.lua"] = PARAMS
 
-local pages, guards, logged, events
+local pages, guards, logged, events, reloader
 
 local function ask(method, target, body, headers)
   headers = headers or {}
@@ -34,7 +36,7 @@ local function post(body) return ask("POST", "/policies/flags/params", body) end
 
 before_each(function()
   guards, logged, events = {}, {}, {}
-  local reloader = assert(reload.open {
+  reloader = assert(reload.open {
     paths = { "flags.lua", "plain.lua" }, params = "params.lua", environment = {},
     now = function() return 5000 end,
     files = {
@@ -139,6 +141,27 @@ describe("setting params", function()
     assert.same({}, guards.flags.policy.params.defaults)
   end)
 
+  it("takes a whole number as one, however it is written, and shows all of its digits", function()
+    assert.equal(200, (post '{ "most": 5e2, "by": "ann" }'))
+    assert.equal("500", tostring(guards.flags.policy.params.most))
+    assert.same({}, select(2, post "most=500&by=ann").changed)
+    assert.same({}, select(2, post "most=5e2&by=ann").changed)
+    assert.equal("500", tostring(guards.flags.policy.params.most))
+    local _, _, answer = post '{ "most": 9007199254740991, "by": "ann" }'
+    assert.is_truthy(answer.body:find('"new": 9007199254740991,', 1, true), answer.body)
+    assert.equal("flags: params 3: most 500 -> 9007199254740991 (admin, by ann)", events[2].text)
+  end)
+
+  it("shows all of a table that has a list and names", function()
+    post '{ "defaults": { "a": { "b": 1 } }, "by": "ann" }'
+    FILES["params.lua"] = "return { flags = { defaults = { a = { 7, 8, b = 9 } } } }"
+    finally(function() FILES["params.lua"] = PARAMS end)
+    post "unset=defaults&by=ann"
+    reloader:force()
+    assert.same({ a = { ["1"] = 7, ["2"] = 8, b = 9 } },
+      row(select(2, ask("GET", "/policies/flags/params")), "defaults").value)
+  end)
+
   it("unsets what was set, in a form too", function()
     post "timeout_ms=500&on=false&by=ann"
     assert.equal(200, (post "unset=timeout_ms,on&by=ann"))
@@ -173,6 +196,13 @@ describe("setting params", function()
     { '{ "timeout_ms": 500, "by": {} }',                 "by: say who does this" },
     { '{ "unset": [{}], "by": "ann" }',                  "say which params" },
     { "{ 5",                                             "the body is no JSON" },
+    { '{ "most": NaN, "by": "ann" }',                    "the body is no JSON" },
+    { '{ "defaults": { "a": -Infinity }, "by": "ann" }', "the body is no JSON" },
+    { '{ "most": 0x10, "by": "ann" }',                   "the body is no JSON" },
+    { "timeout_ms=500&timeout_ms=600&by=ann",            "timeout_ms: is given twice" },
+    { "unset=timeout_ms&unset=on&by=ann",                "unset: is given twice" },
+    { "by=ann&timeout_ms=500&by=bob",                    "by: is given twice" },
+    { "[500]",                                           "by: say who does this" },
   } do
     it("refuses all of it with one line (B143): " .. case[1], function()
       local before = guards.flags.policy
@@ -183,6 +213,14 @@ describe("setting params", function()
       assert.same({ before, {}, {} }, { guards.flags.policy, logged, events })
     end)
   end
+
+  it("has each argument once, be it in the query or in the body", function()
+    local status, value = ask("POST", "/policies/flags/params?timeout_ms=500",
+      '{ "timeout_ms": 600, "by": "ann" }')
+    assert.same({ 400, "timeout_ms: is given twice" }, { status, value.detail })
+    status, value = ask("POST", "/policies/flags/params?by=bob", "timeout_ms=500&by=ann")
+    assert.same({ 400, "by: is given twice" }, { status, value.detail })
+  end)
 
   it("needs the token, as every change does", function()
     pages.token = function() return "0123456789abcdef" end

@@ -5,6 +5,7 @@ local suggest = require "neap.suggest"
 
 local arguments = {}
 
+local TWICE = "%s: is given twice"
 local MODES = { "auto", "forced_open", "forced_closed", "shadow", "policy" }
 
 --- Percent-encoded text as it was meant.
@@ -12,11 +13,31 @@ function arguments.decode(text)
   return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
+--- Two of one name would leave everybody guessing which counts: nil and that name.
 local function read_form(text, into)
   for pair in text:gmatch("[^&]+") do
     local name, value = pair:match("^([^=]*)=?(.*)$")
-    into[arguments.decode((name:gsub("%+", " ")))] = arguments.decode((value:gsub("%+", " ")))
+    name = arguments.decode((name:gsub("%+", " ")))
+    if into[name] ~= nil then return nil, name end
+    into[name] = arguments.decode((value:gsub("%+", " ")))
   end
+  return true
+end
+
+--- The body's fields into what the query has given, and their names into from_json; nil and what is
+--- wrong.
+local function read_json(text, given, from_json, takes_any)
+  local value, message = json.decode(text)
+  if type(value) ~= "table" then return nil, "the body is no JSON: " .. message end
+  for name, field in pairs(value) do
+    local is_plain = type(field) == "string" or type(field) == "number"
+    if type(name) ~= "string" or not (is_plain or takes_any) then
+      return nil, ("%s must be a text or a number"):format(tostring(name))
+    end
+    if given[name] ~= nil then return nil, TWICE:format(name) end
+    given[name], from_json[name] = field, true
+  end
+  return true
 end
 
 --- What a POST says: { name = text or number }, or with takes_any any value that JSON has, and
@@ -25,21 +46,14 @@ end
 ---@return table<string, true>|string from_json
 function arguments.read(request, query, takes_any)
   local given, body, from_json = {}, request.body or "", {}
-  read_form(query, given)
-  if body == "" then return given, from_json end
-  if not body:find("^%s*{") then
-    read_form(body:gsub("%s+$", ""), given)
-    return given, from_json
+  local ok, twice = read_form(query, given)
+  if ok and body:find("^%s*{") then
+    local is_read, message = read_json(body, given, from_json, takes_any)
+    if not is_read then return nil, message end
+  elseif ok then
+    ok, twice = read_form((body:gsub("%s+$", "")), given)
   end
-  local value, message = json.decode(body)
-  if type(value) ~= "table" then return nil, "the body is no JSON: " .. message end
-  for name, field in pairs(value) do
-    local is_plain = type(field) == "string" or type(field) == "number"
-    if type(name) ~= "string" or not (is_plain or takes_any) then
-      return nil, ("%s must be a text or a number"):format(tostring(name))
-    end
-    given[name], from_json[name] = field, true
-  end
+  if not ok then return nil, TWICE:format(twice) end
   return given, from_json
 end
 

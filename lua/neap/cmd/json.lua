@@ -1,11 +1,13 @@
 --- JSON as people and programs read it: keys in order, empty lists as lists, every text valid
 --- UTF-8. Reading is lua-cjson's.
 
-local cjson = require "cjson"
+local cjson = require("cjson").new()
 
 local characters = require "neap.characters"
 
 local json = {}
+
+cjson.decode_invalid_numbers(false) -- NaN, Infinity and 0x10 are no JSON
 
 local LIST = {}
 
@@ -26,12 +28,15 @@ function json.text(value)
   end))
 end
 
+local MOST_WHOLE = 2 ^ 53
+
 --- JSON has no infinity and no NaN: null.
 ---@param n number
 ---@return string
 function json.number(n)
   if n ~= n or n == math.huge or n == -math.huge then return "null" end
-  return (("%.15g"):format(n))
+  local is_whole = n % 1 == 0 and n >= -MOST_WHOLE and n <= MOST_WHOLE
+  return ((is_whole and "%.0f" or "%.15g"):format(n))
 end
 
 local function sorted_keys(t)
@@ -39,6 +44,13 @@ local function sorted_keys(t)
   for key in pairs(t) do keys[#keys + 1] = key end
   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
   return keys
+end
+
+local function is_list(t)
+  if getmetatable(t) == LIST then return true end
+  local count = 0
+  for _ in next, t do count = count + 1 end
+  return count > 0 and count == #t
 end
 
 local write
@@ -55,7 +67,7 @@ end
 
 local function write_table(t, indent)
   local parts, inner = {}, indent .. "  "
-  if getmetatable(t) == LIST or #t > 0 then
+  if is_list(t) then
     for _, value in ipairs(t) do parts[#parts + 1] = write(value, inner) end
     return joined(parts, "[", "]", indent)
   end
