@@ -53,8 +53,9 @@ local guards, reloader, panel
 -- By what neap_acquire calls them: gates, and of keys that are in a variable { guard, variable }.
 local gates, variables = {}, {}
 
--- By POLICY/KEY, as breakers are called: { guard, line, public, acquire, report, is_plain }.  A key
--- may be of a client's making, and read like what stands in the configuration: so not in gates.
+-- By POLICY/KEY, as breakers are called: { guard, line, public, acquire, report, is_plain,
+-- may_be_grpc }.  A key may be of a client's making, and read like what stands in the
+-- configuration: so not in gates.
 local gates_of_keys = {}
 
 -- Of the requests under way, by the coroutine that their Lua runs in: a permit and its gate; or of
@@ -102,7 +103,7 @@ local function report_answer(txn)
   local timeout_ms = gate.guard.policy.timeout_ms
   local is_late = timeout_ms and took_ms > timeout_ms
   if gate.is_plain and status >= 200 and status < 400 and not is_late
-    and type(permit) == "number" then
+    and type(permit) == "number" and not (gate.may_be_grpc and upstream.grpc_status(txn)) then
     gate.report(gate.public, permit, "success")
     return
   end
@@ -125,12 +126,20 @@ end
 
 -- ---- Guards -----------------------------------------------------------------------------------
 
+--- How the policy's generation judges.
+local function equip(gate)
+  local policy = gate.guard.policy
+  gate.is_plain, gate.may_be_grpc = upstream.is_plain(policy), upstream.may_be_grpc(policy)
+end
+
 local function new_gate(of_guard, of_line)
   local public = of_line.is_default and of_guard or of_line
-  return {
+  local made = {
     guard = of_guard, line = of_line, public = public, acquire = public.acquire,
-    report = public.report, is_plain = upstream.is_plain(of_guard.policy),
+    report = public.report,
   }
+  equip(made)
+  return made
 end
 
 local function gate_of(of_guard, key)
@@ -243,7 +252,7 @@ end
 
 local function adopted(made)
   for _, gate in pairs(gates_of_keys) do
-    if gate.guard == made then gate.is_plain = upstream.is_plain(made.policy) end
+    if gate.guard == made then equip(gate) end
   end
 end
 

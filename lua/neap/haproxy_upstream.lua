@@ -22,6 +22,15 @@ function upstream.is_plain(policy)
     and proxied.is_plain(policy.classify)
 end
 
+--- gRPC's status, where an answer is nothing but trailers, which are its header then.
+---@return string|nil
+function upstream.grpc_status(txn) return txn.f:res_fhdr("grpc-status") end
+
+--- Whether a policy that takes HTTP's successes for such goes by gRPC's status, too.
+---@param policy neap.Policy
+---@return boolean
+function upstream.may_be_grpc(policy) return policy.config.classify == "classify.default" end
+
 --- Headers as policies see them: HAProxy counts values from 0.
 local function headers_of(txn)
   local headers = {}
@@ -36,12 +45,10 @@ local function headers_of(txn)
   return headers
 end
 
---- What a gRPC server says in its trailers comes too late: only an answer that is nothing but
---- trailers has its status in the header.  With any other the call began well.
-local function grpc_status(headers)
+--- Trailers that follow a body come too late: a call whose answer has one began well.
+local function begun(headers)
   local kind = headers["content-type"]
-  local is_grpc = type(kind) == "string" and kind:find("^application/grpc") ~= nil
-  return headers["grpc-status"] or is_grpc and 0 or nil
+  return type(kind) == "string" and kind:find("^application/grpc") and 0 or nil
 end
 
 --- The call that the server has answered with that status; without its duration.
@@ -52,8 +59,11 @@ function upstream.answer(txn, policy, status)
   local call = { status = status }
   if not PLAIN[policy.config.classify] then
     call.headers = headers_of(txn)
-    call.grpc_status = grpc_status(call.headers)
-  elseif RETRY[status] then
+    call.grpc_status = call.headers["grpc-status"] or begun(call.headers)
+    return call
+  end
+  if upstream.may_be_grpc(policy) then call.grpc_status = upstream.grpc_status(txn) end
+  if RETRY[status] then
     call.headers = {
       ["retry-after"] = txn.f:res_fhdr("retry-after"), date = txn.f:res_fhdr("date"),
     }
