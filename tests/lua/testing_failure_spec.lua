@@ -48,6 +48,8 @@ describe("what is expected and not so", function()
       "call 1 was answered by primary; expected: it is answered by primary, 5 ms old" },
     { [[x:call(200):gives(function() return false end)]],
       "expected: it gives what a function of the spec says" },
+    { [[x:call(200):is_of "tide"]],
+      'call 1 is of the key "default"; expected: it is of the key "tide"' },
     { [[x:is("closed", "probes")]],
       "the breaker is closed; expected: the breaker is closed, by probes" },
     { [[x:stays_open_for(5)]],

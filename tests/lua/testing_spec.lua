@@ -302,6 +302,29 @@ describe("a key", function()
     x:at("a"):call(function() return 1 end):is_refused "open"
     x:at("a"):cool_down():has_gone_to "open"
     x:at("b"):has_gone_to()
+    has(told(function() x:at("c"):is "closed" end), 'no call was of the key "c" yet')
+  end)
+
+  it("is the policy's to say, of requests and of functions' arguments", function()
+    local x = bench_of [[ trip = { failures = 2 }, max_keys = 2, key = function(call)
+      return call.request.target and route(call.request.target) or call.args[1]
+    end, fallback = { fallback.last_good {} } ]]
+    local function get(target) return { request = { target = target } } end
+    x:call({ status = 200, body = "one" }, get "/users/1"):is_of "/users/{id}"
+    x:call(503, get "/users/1"):is_answered_by("last_good"):gives { body = "one" }
+    x:call(503, get "/users/2"):is_of "/users/{id}"
+    x:at("/users/{id}"):is("open", "failures")
+    x:call(nil, get "/users/3"):is_refused "open"
+    x:is "closed"
+    x:call(200, get "/a"):is_of("/a"):counts_as "success"
+    x:call(200, get "/b"):is_of "*"
+    has(told(x.is, x, "open"), "call 4 GET /users/3 of /users/{id}")
+    x = bench_of [[ trip = { failures = 1 }, key = function(call) return call.args[1] end ]]
+    local function down() return nil, "down" end
+    x:call(down, { args = { "tenant" } }):is_of("tenant"):counts_as "failure"
+    x:call(down, { args = { "tenant" } }):is_refused "open"
+    x:call(down, { args = { "another" } }):is_of("another"):counts_as "failure"
+    x:call(down):is_of "default"
   end)
 end)
 

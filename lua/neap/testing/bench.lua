@@ -25,6 +25,7 @@ local worlds = require "neap.testing.world"
 local bench = {}
 
 local MOST_CALLS = 10000 -- until something is so
+local DEFAULT = "default" -- the key of calls that have no other
 
 ---@class (exact) neap.testing.Options of a policy under test
 ---@field params? table for the policy file
@@ -74,10 +75,11 @@ end
 
 --- What the breaker is like now.
 ---@private
----@param key? string
 ---@return neap.Snapshot
-function Bench:seen(key)
-  return self.guard:snapshot(key or self.key) or self.guard:snapshot()
+function Bench:seen()
+  local snapshot = self.guard:snapshot(self.key)
+  if not snapshot then place.error("no call was of the key %s yet", problem.shown(self.key)) end
+  return snapshot
 end
 
 local function came_to(call)
@@ -92,10 +94,12 @@ end
 ---@private
 function Bench:note_call(call)
   local what = table.concat(call.texts, ", ")
+  local snapshot = self.guard:snapshot(call.key) or self.guard:snapshot() -- its key may have gone
+  if call.key ~= DEFAULT then call.about = ("%s of %s"):format(call.about, call.key) end
   local row = {
     what = ("%s %d%s%s"):format(call.name, call.n, call.about, what ~= "" and ": " .. what or ""),
-    came_to = came_to(call), state = self:seen(call.key).state,
-    window = timeline.window(self:seen(call.key)),
+    came_to = came_to(call), state = snapshot.state,
+    window = timeline.window(snapshot),
   }
   row.alike = table.concat({ call.name, call.about, what, row.came_to, row.state }, "\n")
   note(self, row)
@@ -244,7 +248,8 @@ end
 ---@return neap.testing.Bench
 function Bench:calls_until(state, outcome, options)
   for _ = 1, MOST_CALLS do
-    if self:seen().state == state then return self end
+    local snapshot = self.guard:snapshot(self.key)
+    if snapshot and snapshot.state == state then return self end
     self:calls(1, outcome, options)
   end
   expect.fail(self, "the breaker is " .. state,

@@ -96,6 +96,15 @@ function Calls:is_a_probe()
   end, true)
 end
 
+--- Its breaker is that of the key.
+---@param key string
+---@return neap.testing.Calls
+function Calls:is_of(key)
+  return each(self, "it is of the key " .. problem.shown(key), function(call)
+    return call.key == key
+  end, function(call) return "is of the key " .. problem.shown(call.key) end, true)
+end
+
 local function who_answered(call)
   local age = call.age_ms and (", %.14g ms old"):format(call.age_ms) or ""
   return ("was answered by %s%s"):format(call.source, age)

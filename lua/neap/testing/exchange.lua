@@ -19,7 +19,6 @@ local TELLING = {
   "host", "authorization", "cookie", "x-api-key", "accept", "accept-encoding", "accept-language",
 }
 local WHOLE = { [200] = true, [203] = true, [204] = true, [300] = true, [301] = true, [308] = true }
-local DEFAULT = "default" -- the key of a policy without keys
 local FAILED = { failure = true, timeout = true }
 
 ---@class neap.testing.Exchange
@@ -275,7 +274,7 @@ end
 local function is_answered_at_once(x)
   local guard, call = x.bench.guard, x.call
   if x.is_apart or not guard.chain:is_at_once(guard.policy) then return false end
-  local line = guard:line_of(call.key or DEFAULT)
+  local line = guard:line_of(call.key)
   local id = x.request and identity(x.request) or nil
   local value, age_ms, due = guard.chain:kept_now(line, guard.policy,
     { key = call.key, id = id, args = x.args, request = x.request })
@@ -291,7 +290,9 @@ end
 --- Begins a call.
 ---@param x neap.testing.Exchange
 function exchange.begin(x)
-  local now_ms, policy = x.bench.clock:now(), x.bench.guard.policy
+  local guard, call = x.bench.guard, x.call
+  local now_ms, policy = x.bench.clock:now(), guard.policy
+  call.key = call.key or guard:key { args = x.args, request = x.request }
   local own_ms, callers_ms = policy.deadline_ms or huge, x.deadline_ms or huge
   x.is_callers, x.allowed_ms = callers_ms < own_ms, min(own_ms, callers_ms)
   x.by_ms = now_ms + x.allowed_ms

@@ -61,7 +61,9 @@ end
 function program.call(self, call, script, options)
   local seen = {}
   local target = self.key and self.guard:at(self.key) or self.guard
-  local before, args = totals_of(self.guard), options.args or { n = 0 }
+  local args = options.args or { n = 0 }
+  call.key = self.key or self.guard:key { args = args }
+  local before = totals_of(self.guard)
   local f = scripted(self.world, call, script, options, seen)
   local function made()
     local n = args.n or #args
