@@ -18,6 +18,7 @@
 local access = require "neap.cmd.access"
 local answers = require "neap.cmd.answers"
 local arguments = require "neap.cmd.arguments"
+local characters = require "neap.characters"
 local check = require "neap.check"
 local json = require "neap.cmd.json"
 local metrics = require "neap.metrics"
@@ -99,8 +100,10 @@ function Admin:last_transition(guard, key)
 end
 
 --- Everything about one breaker; who set its mode, if somebody did, how long ago and for how long.
+--- Nil: it is not there any more.
 function Admin:breaker_row(guard, key)
   local row, set = guard:snapshot(key), guard:operator(key)
+  if not row then return nil end
   row.transitions = that_happened(row.transitions)
   row.last_transition = self:last_transition(guard, key)
   row.operator = set and {
@@ -110,7 +113,11 @@ function Admin:breaker_row(guard, key)
   return row
 end
 
---- The guard and key that a path names; or nil and the answer that says which there are.
+local TWO_SHOWN = "two breakers whose keys are no UTF-8 are shown so; say which by its own bytes, "
+  .. "percent-encoded"
+
+--- The guard and key that a path names, by its bytes or as it is shown; or nil and the answer that
+--- says which there are.
 function Admin:find(policy, key)
   local guards = self.guards()
   local guard = guards[policy]
@@ -121,9 +128,13 @@ function Admin:find(policy, key)
       or (names[2] and "there are " or "there is ") .. table.concat(names, ", "))
   end
   if not key then return guard end
+  local shown = {}
   for _, known in ipairs(keys_of(guard)) do
     if known == key then return guard, key end
+    if characters.of(known) == key then shown[#shown + 1] = known end
   end
+  if shown[2] then return nil, problem(409, "Two such keys", TWO_SHOWN) end
+  if shown[1] then return guard, shown[1] end
   local near = suggest.nearest(key, keys_of(guard))
   return nil, problem(404, "No such key", near and ("did you mean %s?"):format(near)
     or ("%s has no breaker %s; a key's breaker is made by its first call"):format(policy, key))
@@ -135,8 +146,11 @@ function Admin:list_parts(guards)
     local before = '{ "breakers": ['
     for _, name in ipairs(sorted_names(guards)) do
       for _, key in ipairs(keys_of(guards[name])) do
-        coroutine.yield(before .. "\n" .. json.encode(self:breaker_row(guards[name], key)))
-        before = ","
+        local row = self:breaker_row(guards[name], key)
+        if row then
+          coroutine.yield(before .. "\n" .. json.encode(row))
+          before = ","
+        end
       end
     end
     coroutine.yield((before == "," and "" or before) .. "] }\n")
@@ -146,9 +160,9 @@ end
 function Admin:get_breakers(_, policy, key)
   local guards = self.guards()
   if policy then
-    local guard, answer = self:find(policy, key)
-    if not guard then return answer end
-    if key then return answer_json(200, self:breaker_row(guard, key)) end
+    local guard, found = self:find(policy, key)
+    if not guard then return found end
+    if key then return answer_json(200, self:breaker_row(guard, found)) end
     guards = { [policy] = guard }
   end
   return { status = 200, type = "application/json", body = self:list_parts(guards) }
@@ -209,11 +223,11 @@ local ACTIONS = { mode = Admin.post_mode, reset = Admin.post_reset, trip = Admin
 function Admin:post_breaker(request, policy, key, verb, query)
   local act = ACTIONS[verb]
   if not act then return problem(404, "No such page", "a breaker takes mode, reset and trip") end
-  local guard, answer = self:find(policy, key)
-  if not guard then return answer end
+  local guard, found = self:find(policy, key)
+  if not guard then return found end
   local given, message = arguments.read(request, query)
   if not given then return problem(400, "Not understood", message) end
-  return act(self, request, guard, key, given)
+  return act(self, request, guard, found, given)
 end
 
 -- Policies ---------------------------------------------------------------------------------------

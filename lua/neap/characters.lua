@@ -35,4 +35,21 @@ function characters.of(text)
   return table.concat(parts)
 end
 
+local function as_hex(c) return ("\\x%02x"):format(c:byte(-1)) end
+
+--- The text with every control character, also those that are beyond ASCII, as \x1b: a terminal
+--- shows it and does nothing else.
+---@param text string
+---@return string
+function characters.printable(text)
+  return (text:gsub("[%c\127]", as_hex):gsub("\194[\128-\159]", as_hex))
+end
+
+--- How many characters a text in UTF-8 has.
+---@param text string
+---@return integer
+function characters.count(text)
+  return select(2, text:gsub("[^\128-\191]", ""))
+end
+
 return characters

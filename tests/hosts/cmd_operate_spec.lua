@@ -5,11 +5,12 @@ local cmd = require "neap.cmd"
 local guards = require "tests.support.guards"
 local json = require "neap.cmd.json"
 
-local flags, pay, clock, pages, asked, policies, out, err, files
+local flags, pay, clock, pages, asked, policies, out, err, files, strange
 
 local function fetch(method, url, token, body)
   local target = url:match "^http://127%.0%.0%.1:9464(/.*)$"
   if not target then return nil, "Failed to connect" end
+  if strange then return strange[1], strange[2] end
   asked[#asked + 1] = method .. " " .. target
   local answer = pages:handle {
     method = method, target = target, body = body, peer = "127.0.0.1",
@@ -43,7 +44,7 @@ local function complains(text) assert.is_truthy(err:find(text, 1, true), err) en
 before_each(function()
   flags, clock = guards.new("flags")
   pay = guards.new("pay", { clock = clock })
-  asked = {}
+  asked, strange = {}, nil
   policies = {
     { name = "flags", path = "p/flags.lua", hash = "0123", is_gone = false, is_orphaned = false,
       reloads = 0, failures = 0 },
@@ -127,6 +128,35 @@ describe("neap status", function()
     assert.is_nil(out:find "\27")
   end)
 
+  it("is as wide as its widest name, counted in characters", function()
+    guards.call(flags, 200, 1, ("\1"):rep(60))
+    guards.call(flags, 200, 1, "\195\169\195\169")
+    assert.equal(0, neap "status flags")
+    local width = #"flags/" + 4 * 60
+    says("\nflags/default" .. (" "):rep(width - #"flags/default") .. "  closed  no calls")
+    says("\nflags/\195\169\195\169" .. (" "):rep(width - #"flags/ee") .. "  closed  1 call, ")
+  end)
+
+  it("lets none of the terminal's other commands at it: C1, in UTF-8", function()
+    guards.call(flags, 200, 1, "a\194\15531mb")
+    neap "status"
+    says "flags/a\\x9b31mb  "
+  end)
+
+  for _, case in ipairs {
+    { 200, "{}" }, { 200, "[]" }, { 200, "7" }, { 200, '{ "breakers": 7 }' }, { 200, "<html>" },
+    { 200, '{ "breakers": {}, "policies": 5 }' }, { 404, "[]" }, { 500, "" },
+    { 200, '{ "breakers": [7], "policies": [] }' }, { 200, '{ "breakers": [{}], "policies": [] }' },
+    { 200, '{ "breakers": [], "policies": [{}] }' },
+  } do
+    it(("is 3 if what answers is no neap: %d %s"):format(case[1], case[2]), function()
+      strange = case
+      assert.equal(3, neap "status")
+      complains "is that neap's admin address?"
+      assert.equal("", out)
+    end)
+  end
+
   it("is 1 with what is meant if there is no such breaker, 3 if nobody can be asked", function()
     assert.equal(1, neap "status flagz")
     complains "neap status: did you mean flags?\n"
@@ -174,6 +204,33 @@ describe("neap mode", function()
     assert.is_nil(pay:operator())
     assert.equal(0, neap "mode flags policy")
     assert.is_nil(flags:operator "eu")
+  end)
+
+  it("goes on with the others if a breaker is gone by then, and says so", function()
+    for _, key in ipairs { "a", "berlin", "c" } do guards.call(flags, 200, 1, key) end
+    local handle = pages.handle
+    pages.handle = function(self, request)
+      if request.method == "POST" then flags.lines.berlin = nil end
+      return handle(self, request)
+    end
+    assert.equal(1, neap "mode flags forced_open")
+    assert.same({ "forced_open", "forced_open", "forced_open" },
+      { flags:operator("a").mode, flags:operator("c").mode, flags:operator().mode })
+    complains "neap mode: flags/berlin: flags has no breaker berlin"
+    says "flags/c"
+  end)
+
+  it("reaches a key that is no UTF-8", function()
+    guards.call(flags, 200, 1, "\255x")
+    guards.call(flags, 200, 1, "y")
+    assert.equal(0, neap "mode flags forced_open")
+    assert.equal("forced_open", flags:operator("\255x").mode)
+    assert.equal("forced_open", flags:operator("y").mode)
+    guards.call(flags, 200, 1, "\254x")
+    assert.equal(1, neap "mode flags forced_closed")
+    complains "two breakers"
+    assert.equal("forced_open", flags:operator("\255x").mode)
+    assert.equal("forced_closed", flags:operator("y").mode)
   end)
 
   it("says what is wrong, and who has to be said", function()
@@ -229,6 +286,27 @@ describe("neap params", function()
       .. "share = not set  (default)\n", out)
     assert.equal(0, neap "params flags --json")
     assert.equal(300, json.decode(out).params[1].value)
+  end)
+
+  it("lets no bytes of whoever set one at the terminal", function()
+    pages.params = function()
+      return { name = "flags", declares = true, params = {}, parameters = {
+        { name = "word", type = "text", value = "a\194\1551m", from = "admin, by a\27[31mnn\n" },
+      } }
+    end
+    assert.equal(0, neap "params flags")
+    assert.equal('word = "a\\x9b1m"  (admin, by a\\x1b[31mnn\\x0a)\n', out)
+  end)
+
+  it("is 3 if what answers is no neap", function()
+    for _, body in ipairs { "{}", '{ "params": 7 }', '{ "params": [7] }' } do
+      strange = { 200, body }
+      assert.equal(3, neap "params flags")
+      complains "is that neap's admin address?"
+    end
+    strange = { 404, '{ "detail": "no\\u001b[31m" }' }
+    assert.equal(1, neap "params flags")
+    assert.is_nil(err:find "\27")
   end)
 
   it("sets them, as texts that stand for what their types say", function()

@@ -46,25 +46,28 @@ local function token_of(given)
   return nil, path .. ": must have the token and nothing else"
 end
 
---- What an answer that is none says, in a line.
+--- What an answer that is none says, in a line; and its status, if it is neap's.
 local function refusal_of(status, body, where, path)
   local problem = json.decode(body)
-  if type(problem) ~= "table" then
+  local said = type(problem) == "table" and (problem.detail or problem.title)
+  if type(said) ~= "string" then
     return ("%s: answers %s with %d: is that neap's admin address?"):format(where, path, status)
   elseif status == 401 then
     return where .. ": needs its token: --admin-token-file FILE"
   end
-  return tostring(problem.detail or problem.title or ("%s answers %d"):format(where, status))
+  return said, status
 end
 
---- What a page says; or nil, why not in a line, and whether it was asked at all.
+--- What a page says; or nil, why not in a line, and the status it was refused with: none if nobody
+--- could be asked.
 ---@param host neap.cmd.host
 ---@param given table options that were given
 ---@param method "GET"|"POST"
 ---@param path string
 ---@param value? table to be sent
----@return table|nil said, string|nil message, boolean|nil was_asked
-function client.ask(host, given, method, path, value)
+---@param is_right fun(said: table): boolean whether it is what that page of neap's says
+---@return table|nil said, string|nil message, integer|nil refused
+function client.ask(host, given, method, path, value, is_right)
   local url, where = url_of(given, path)
   local token, message = token_of(given)
   if message then return nil, message end
@@ -74,8 +77,8 @@ function client.ask(host, given, method, path, value)
       .. "where"):format(where, body)
   end
   local said = status == 200 and json.decode(body)
-  if type(said) == "table" then return said end
-  return nil, refusal_of(status, body, where, path), status ~= 401
+  if type(said) == "table" and is_right(said) then return said end
+  return nil, refusal_of(status, body, where, path)
 end
 
 return client

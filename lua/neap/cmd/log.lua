@@ -4,6 +4,7 @@
 ---   2026-11-30T12:00:00.123Z 4.567 warn   transition  flags/default: closed -> open: …  epoch=1 …
 ---   {"time":"2026-11-30T12:00:00.123Z","uptime":4.567,"level":"warn","event":"transition",…}
 
+local characters = require "neap.characters"
 local json = require "neap.cmd.json"
 
 local log = {}
@@ -32,9 +33,7 @@ end
 
 --- Keeps a line a line, and a terminal safe: control characters are written as in C.
 local function printable(text)
-  return (text:gsub("[%c\127]", function(c)
-    return c == "\n" and "\\n" or c == "\t" and "\\t" or ("\\x%02x"):format(c:byte())
-  end))
+  return characters.printable((text:gsub("\n", "\\n"):gsub("\t", "\\t")))
 end
 
 local function text_value(value)

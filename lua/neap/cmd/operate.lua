@@ -3,6 +3,7 @@
 --- Exit status: 0 done, or all is well; 1 it is not, or was refused; 2 the command line is wrong;
 --- 3 nobody could be asked.
 
+local characters = require "neap.characters"
 local client = require "neap.cmd.client"
 local json = require "neap.cmd.json"
 local parameters = require "neap.parameters"
@@ -43,9 +44,9 @@ operate.specs = {
 -- ---- Asking -----------------------------------------------------------------------------------
 
 --- Says why it did not work, and answers with which status the program ends.
-local function say_failure(self, message, was_asked)
-  self.host.err(("neap %s: %s\n"):format(self.name, message))
-  return was_asked and FAILED or UNREACHABLE
+local function say_failure(self, message, refused)
+  self.host.err(("neap %s: %s\n"):format(self.name, characters.printable(message)))
+  return refused and FAILED or UNREACHABLE
 end
 
 local function usage(self, message)
@@ -53,8 +54,35 @@ local function usage(self, message)
   return USAGE
 end
 
-local function ask(self, method, path, value)
-  return client.ask(self.host, self.given, method, path, value)
+local function has_texts(row, ...)
+  if type(row) ~= "table" then return false end
+  for i = 1, select("#", ...) do
+    if type(row[select(i, ...)]) ~= "string" then return false end
+  end
+  return true
+end
+
+local function is_breaker(row)
+  return has_texts(row, "policy", "key", "state") and type(row.totals) == "table"
+end
+
+--- Of a page that has a list of such rows under that name.
+local function has_rows(name, is_row)
+  return function(said)
+    if type(said[name]) ~= "table" then return false end
+    for _, row in ipairs(said[name]) do
+      if not is_row(row) then return false end
+    end
+    return true
+  end
+end
+
+local has_breakers = has_rows("breakers", is_breaker)
+local has_policies = has_rows("policies", function(row) return has_texts(row, "name") end)
+local has_params = has_rows("params", function(row) return has_texts(row, "name", "from") end)
+
+local function ask(self, method, path, value, is_right)
+  return client.ask(self.host, self.given, method, path, value, is_right)
 end
 
 --- POLICY or POLICY/KEY; a key may have slashes.
@@ -73,8 +101,9 @@ end
 local function rows_of(self, text)
   local policy, key
   if text then policy, key = target_of(text) end
-  local said, message, was_asked = ask(self, "GET", page_of(policy, key))
-  if not said then return nil, message, was_asked end
+  local said, message, refused =
+    ask(self, "GET", page_of(policy, key), nil, key and is_breaker or has_breakers)
+  if not said then return nil, message, refused end
   return key and { said } or said.breakers
 end
 
@@ -84,11 +113,11 @@ local commands = {}
 
 function commands.status(self)
   if #self.given > 1 then return usage(self, "one POLICY or POLICY/KEY at most") end
-  local breakers, message, was_asked = rows_of(self, self.given[1])
-  if not breakers then return say_failure(self, message, was_asked) end
+  local breakers, message, refused = rows_of(self, self.given[1])
+  if not breakers then return say_failure(self, message, refused) end
   local policies
-  policies, message, was_asked = ask(self, "GET", "/policies")
-  if not policies then return say_failure(self, message, was_asked) end
+  policies, message, refused = ask(self, "GET", "/policies", nil, has_policies)
+  if not policies then return say_failure(self, message, refused) end
   policies = policies.policies
   if self.given.json then
     self.host.out(json.encode { breakers = json.list(breakers), policies = json.list(policies) }
@@ -99,22 +128,29 @@ function commands.status(self)
   return status.is_well(breakers, policies) and OK or FAILED
 end
 
---- Does something to each of the breakers that are meant, and shows them.
+local GONE, TWO = 404, 409
+
+--- Does something to each of the breakers that are meant, and shows them.  One that is gone by then
+--- keeps it from none of the others.
 local function act(self, verb, more)
   local by = self.given.by or self.host.env("USER")
   if not by or by == "" then return usage(self, "--by NAME: say who does this") end
-  local rows, message, was_asked = rows_of(self, self.given[1])
-  if not rows then return say_failure(self, message, was_asked) end
-  local done = {}
+  local rows, message, refused = rows_of(self, self.given[1])
+  if not rows then return say_failure(self, message, refused) end
+  local done, result = {}, OK
   for _, row in ipairs(rows) do
     local sent = { by = by, reason = self.given.reason, ["for"] = self.given["for"] }
     for name, value in pairs(more or {}) do sent[name] = value end
-    done[#done + 1], message, was_asked =
-      ask(self, "POST", page_of(row.policy, row.key) .. "/" .. verb, sent)
-    if message then return say_failure(self, message, was_asked) end
+    done[#done + 1], message, refused =
+      ask(self, "POST", page_of(row.policy, row.key) .. "/" .. verb, sent, is_breaker)
+    if refused == GONE or refused == TWO then
+      message = ("%s/%s: %s"):format(row.policy, row.key, message)
+    end
+    if message then result = say_failure(self, message, refused) end
+    if message and refused ~= GONE and refused ~= TWO then break end
   end
   self.host.out(status.text(done, {}, { colours = self.colours }))
-  return OK
+  return result
 end
 
 function commands.mode(self)
@@ -137,7 +173,7 @@ end
 local function param_line(row)
   local value = row.value
   if value == json.null then value = nil end
-  return ("%s = %s  (%s)\n"):format(row.name, parameters.inline(value), row.from)
+  return ("%s = %s  (%s)"):format(row.name, parameters.inline(value), row.from)
 end
 
 local function show_params(self, said)
@@ -146,8 +182,9 @@ local function show_params(self, said)
     return OK
   end
   for _, row in ipairs(said.params) do
-    self.host.out(said.declared and param_line(row)
-      or ("%s  (%s; not declared, so its value is not shown)\n"):format(row.name, row.from))
+    local text = said.declared and param_line(row)
+      or ("%s  (%s; not declared, so its value is not shown)"):format(row.name, row.from)
+    self.host.out(characters.printable(text) .. "\n")
   end
   return OK
 end
@@ -169,17 +206,17 @@ function commands.params(self)
   local page = "/policies/" .. client.encode(policy) .. "/params"
   local texts, message = pairs_of(self.given)
   if not texts then return usage(self, message) end
-  local said, was_asked
+  local said, refused
   if texts[1] or self.given.unset then
     local by = self.given.by or self.host.env("USER")
     if not by or by == "" then return usage(self, "--by NAME: say who does this") end
     -- In the query they are texts, which stand for what the params' types say.
-    said, message, was_asked = ask(self, "POST", page .. "?" .. table.concat(texts, "&"),
-      { by = by, reason = self.given.reason, unset = self.given.unset })
+    said, message, refused = ask(self, "POST", page .. "?" .. table.concat(texts, "&"),
+      { by = by, reason = self.given.reason, unset = self.given.unset }, has_params)
   else
-    said, message, was_asked = ask(self, "GET", page)
+    said, message, refused = ask(self, "GET", page, nil, has_params)
   end
-  if not said then return say_failure(self, message, was_asked) end
+  if not said then return say_failure(self, message, refused) end
   return show_params(self, said)
 end
 

@@ -4,6 +4,7 @@
 ---   flags/default  open  5 calls, 50 % failed  2026-11-30T12:00:04Z closed -> open: 5 failures …
 ---     lets a call through in 4.2 s
 
+local characters = require "neap.characters"
 local json = require "neap.cmd.json"
 
 local status = {}
@@ -22,9 +23,7 @@ local function lasting(ms)
 end
 
 --- A terminal is safe from what clients put into keys.
-local function printable(text)
-  return (tostring(text):gsub("[%c\127]", function(c) return ("\\x%02x"):format(c:byte()) end))
-end
+local function printable(text) return characters.printable(tostring(text)) end
 
 local function is_there(value) return value ~= nil and value ~= json.null end
 
@@ -99,10 +98,12 @@ end
 local function widths_of(lines)
   local widths = {}
   for _, line in ipairs(lines) do
-    for i, cell in ipairs(line) do widths[i] = math.max(widths[i] or 0, #cell) end
+    for i, cell in ipairs(line) do widths[i] = math.max(widths[i] or 0, characters.count(cell)) end
   end
   return widths
 end
+
+local function padded(cell, width) return cell .. (" "):rep(width - characters.count(cell)) end
 
 local function breakers_text(rows, paint, out)
   local lines, shown = {}, {}
@@ -117,8 +118,8 @@ local function breakers_text(rows, paint, out)
   local widths = widths_of(lines)
   for i, line in ipairs(lines) do
     local state = paint(COLOURS[line[2]], line[2]) .. (" "):rep(widths[2] - #line[2])
-    out[#out + 1] = ("%-" .. widths[1] .. "s  %s  %-" .. widths[3] .. "s  %s"):format(
-      line[1], state, line[3], paint(DIM, printable(line[4])))
+    out[#out + 1] = ("%s  %s  %s  %s"):format(padded(line[1], widths[1]), state,
+      padded(line[3], widths[3]), paint(DIM, printable(line[4])))
     for _, note in ipairs(notes_of(shown[i])) do out[#out + 1] = "  " .. printable(note) end
   end
 end
