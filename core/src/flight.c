@@ -312,7 +312,8 @@ neap_reported neap_flight_report(neap_flight *flight, neap_breaker *breaker, con
   } else {
     reported = neap_breaker_report(breaker, r, now_ms, permit, call, &own);
   }
-  if (own.cause == NEAP_BY_NOTHING && NEAP__UNLIKELY(is_due(f, r, now_ms)))
+  bool is_theirs = (slices & MASK(6)) == rules_slices(r); /* a report changes no slices */
+  if (is_theirs && own.cause == NEAP_BY_NOTHING && NEAP__UNLIKELY(is_due(f, r, now_ms)))
     look(f, b, r, now_ms, &own);
   if (own.cause != NEAP_BY_NOTHING && moved != NULL) *moved = own;
   return reported;

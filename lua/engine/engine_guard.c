@@ -281,13 +281,13 @@ static neap_outcome plain_outcome(const neap_result *result) {
 
 /* Records the outcome in the core. */
 static void give(reporting *r) {
-  neap_guard *g = r->guard;
   neap_permit permit = neap__narrow(r->permit);
   neap_call call = {r->outcome, r->duration_ms, r->retry_after_ms};
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
-  r->reported = neap_breaker_report(r->line->breaker, g->rules, engine_now_ms(g->engine), &permit,
-                                    &call, &moved);
-  tell(g, r->line, &moved);
+  uint64_t now_ms = engine_now_ms(r->guard->engine);
+  uint64_t began_ms = neap__wide_began_ms(r->permit, now_ms);
+  r->reported = line_report(r->line->native, now_ms, began_ms, &permit, &call, &moved);
+  tell(r->guard, r->line, &moved);
 }
 
 /* A success to whoever is asked: nobody needs to be. */

@@ -356,7 +356,7 @@ function engine.open(options)
   native = options
   host.pack, host.unpack = native.pack, native.unpack
   host.replay = native.replay and replay
-  if native.state_dir then engine.tending = tend.start {} end
+  engine.tending = tend.start {}
   engine.panel = core.panel(options.max_breakers)
   engine.started_ms = options.now()
   native.successes(plain_successes())

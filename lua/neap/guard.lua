@@ -291,11 +291,24 @@ end
 
 -- ---- What is in files -------------------------------------------------------------------------
 
---- Does what is due beside calls: writes last good answers to their file, makes queued calls again.
---- To be called now and then, from any timer; with luv neap.tend does.
+--- Does what is due beside calls: writes last good answers to their file, makes queued calls again,
+--- and what sweep does.  To be called now and then, from any timer; with luv neap.tend does.
 ---@return number wait_ms when to call it again: 1000 at most
 function Guard:tend()
-  return math.min(TEND_MS, self.chain.durables:tend(self.line.native:now()) or TEND_MS)
+  local wait_ms = self.chain.durables:tend(self.line.native:now()) or TEND_MS
+  return math.min(TEND_MS, wait_ms, self:sweep() or TEND_MS)
+end
+
+--- Counts the calls that hang, under rules that ask for slow calls; calls that come do that, too.
+---@return number|nil wait_ms when to call it again; nil: no rule asks
+function Guard:sweep()
+  local soonest_ms
+  for _, of_key in pairs(self.lines) do
+    local wait_ms = line.sweep(of_key)
+    if wait_ms and wait_ms < (soonest_ms or math.huge) then soonest_ms = wait_ms end
+  end
+  self.events:deliver()
+  return soonest_ms
 end
 
 --- Writes last good answers to their files, waits for the disk, and lets go of all files: before

@@ -299,6 +299,7 @@ local function look_after()
       next_ms = has_files and now_ms + proxied.look(reloader, log) or now_ms + COLLECT_MS
     end
     collect()
+    for _, made in pairs(guards) do made:sweep() end
     if panel then share() end
     core.msleep(math.max(1, math.min(next_ms - now_ms, COLLECT_MS)))
   end

@@ -459,6 +459,18 @@ end
 
 --- Whether a text may be a key: a breaker's name has room for it.
 ---@param name string the policy's
+--- Counts calls that hang: they are slow before they end.  The events are the caller's to deliver.
+---@param self table line
+---@return integer|nil wait_ms when to look again; nil: no rule asks for slow calls
+function line.sweep(self)
+  local overdue, moved, wait_ms = self.native:sweep()
+  if not overdue then return nil end
+  enqueue(self, moved)
+  local policy = self.guard.policy
+  if overdue > 0 and not moved and policy.trip then ask_trip(self, policy) end
+  return wait_ms
+end
+
 ---@param key string
 function line.is_key(name, key)
   return #name + 1 + #key <= NAME_MOST and not key:find("%z")

@@ -298,6 +298,7 @@ end
 
 -- ---- In each worker ---------------------------------------------------------------------------
 
+local LEAST_WAIT_MS = 10
 local is_started, is_loss_told, check_panel
 
 --- A breaker whose requests are not reported never opens: somebody has to be told.
@@ -309,12 +310,24 @@ local function check_reports()
     .. "log_by_lua of http { }, and in each that a location has of its own?"):format(lost))
 end
 
-local function tick(is_premature)
-  if is_premature then return end
+--- Answers when to do it again.
+local function look_after()
   if check_panel then check_panel() end
   check_reports()
   for _, made in pairs(guards) do made:stats() end -- the other workers see them
-  local made, err = ngx.timer.at(proxied.look(reloader, log) / 1000, tick)
+  return proxied.look(reloader, log)
+end
+
+local look_ms = 0 -- when that is due
+
+--- In between, calls that hang are counted though no others come.
+local function tick(is_premature)
+  if is_premature then return end
+  local now_ms = core.clock_coarse()
+  if now_ms >= look_ms then look_ms = now_ms + look_after() end
+  local wait_ms = look_ms - now_ms
+  for _, made in pairs(guards) do wait_ms = math.min(wait_ms, made:sweep() or wait_ms) end
+  local made, err = ngx.timer.at(math.max(wait_ms, LEAST_WAIT_MS) / 1000, tick)
   if not made then log("error", "no timer, policies are not looked at again: " .. tostring(err)) end
 end
 

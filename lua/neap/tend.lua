@@ -1,5 +1,5 @@
 --- Does on a libuv loop what guards have to do beside calls: writing last good answers to their
---- file, making queued calls again.
+--- file, making queued calls again, counting calls that hang.
 --
 --   local tend = require "neap.tend"
 --   local tending = tend.start { payments }

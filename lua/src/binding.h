@@ -51,8 +51,9 @@ typedef struct box_permit {
   const neap_rules *rules;
   neap_clock clock; /* .now_ms NULL: one that only Lua can read; then given_ms is the time */
   uint64_t given_ms;
-  uint32_t *slot; /* of a bulkhead, counted there and to be given back; NULL: none */
-  uint32_t *held; /* such permits of the line that are out, likewise */
+  uint32_t *slot;      /* of a bulkhead, counted there and to be given back; NULL: none */
+  uint32_t *held;      /* such permits of the line that are out, likewise */
+  neap_flight *flight; /* its line's; NULL: it has no line */
 } box_permit;
 enum { PERMIT_BREAKER = 1, PERMIT_RULES, PERMIT_FRAME, PERMIT_LINE, PERMIT_REFS = PERMIT_LINE };
 
@@ -86,6 +87,14 @@ static inline neap_permit neap__narrow(uint64_t wide) {
 static inline uint64_t neap__wide_age_ms(uint64_t wide, uint64_t now_ms) {
   uint64_t age = (now_ms - (wide >> NEAP_PERMIT_BITS)) & ((UINT64_C(1) << PERMIT_TIME_BITS) - 1);
   return age >> (PERMIT_TIME_BITS - 1) ? 0 : age;
+}
+
+/* When it was given: exactly, for half of that time. */
+static inline uint64_t neap__wide_began_ms(uint64_t wide, uint64_t now_ms) {
+  const uint64_t most = (UINT64_C(1) << PERMIT_TIME_BITS) - 1;
+  uint64_t age = (now_ms - (wide >> NEAP_PERMIT_BITS)) & most;
+  return age > most / 2 ? now_ms + (most + 1 - age)
+                        : now_ms - age; /* the clock may have gone back */
 }
 
 static inline uint32_t neap__wide_number(uint64_t wide) {

@@ -134,7 +134,7 @@ int neap__succeed(lua_State *L, const line_call *c, int a, const char **ended) {
   neap_call counted = {.outcome = NEAP_SUCCESS, .duration_ms = neap__wide_age_ms(c->wide, now_ms)};
   uint64_t slow_ms = n->has_trip && n->rules->slow_call_ms ? n->rules->slow_call_ms : NEAP_NEVER;
   if (n->timeout_ms && counted.duration_ms > n->timeout_ms) return *ended = "timeout", 0;
-  if (counted.duration_ms > slow_ms) return 0;
+  if (counted.duration_ms > slow_ms || n->overdue) return 0;
   int verdict = PLAIN;
   if (n->has_classify) {
     verdict = classify_success(L, c, a, counted.duration_ms);
@@ -146,7 +146,7 @@ int neap__succeed(lua_State *L, const line_call *c, int a, const char **ended) {
   neap_permit permit = neap__narrow(c->wide);
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
-  neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &counted, &moved);
+  line_report(n, now_ms, neap__wide_began_ms(c->wide, now_ms), &permit, &counted, &moved);
   if (moved.cause != NEAP_BY_NOTHING) neap__tell_moved(L, &moved);
   if (n->remembers) remember(L, c, a);
   if (verdict != PLAIN) lua_settop(L, verdict - 1);

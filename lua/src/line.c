@@ -20,14 +20,23 @@ uint64_t neap__line_ask(lua_State *L, int index) {
   return now_ms;
 }
 
-NEAP__SELDOM neap_verdict neap__acquire_slot(line *n, uint64_t now_ms, neap_permit *permit,
-                                             neap_transition *moved) {
-  if (n->in_flight >= n->concurrent) {
+/* A Lua rule may want to know of calls that are overdue: the next report asks it. */
+static neap_verdict acquire_in_flight(line *n, uint64_t now_ms, neap_permit *permit,
+                                      neap_transition *moved) {
+  if (n->has_trip) n->overdue += neap_flight_sweep(n->flight, n->breaker, n->rules, now_ms, moved);
+  return neap_flight_acquire(n->flight, n->breaker, n->rules, now_ms, permit, moved);
+}
+
+NEAP__SELDOM neap_verdict neap__acquire_counted(line *n, uint64_t now_ms, neap_permit *permit,
+                                                neap_transition *moved) {
+  if (n->concurrent && n->in_flight >= n->concurrent) {
     n->rejected++;
     return LINE_FULL;
   }
-  neap_verdict verdict = neap_breaker_acquire(n->breaker, n->rules, now_ms, permit, moved);
-  if (verdict <= NEAP_ALLOW_BYPASS) n->in_flight++;
+  neap_verdict verdict = n->flight
+                             ? acquire_in_flight(n, now_ms, permit, moved)
+                             : neap_breaker_acquire(n->breaker, n->rules, now_ms, permit, moved);
+  if (n->concurrent && verdict <= NEAP_ALLOW_BYPASS) n->in_flight++;
   return verdict;
 }
 
@@ -40,7 +49,8 @@ void neap__push_held(lua_State *L, line *n, neap_permit permit, uint64_t now_ms,
                       .clock = n->clock,
                       .given_ms = now_ms,
                       .slot = n->concurrent ? &n->in_flight : NULL,
-                      .held = &n->held};
+                      .held = &n->held,
+                      .flight = &n->own};
   n->held++;
   int top = lua_gettop(L);
   compat_getref(L, index, LINE_BREAKER);
@@ -155,6 +165,8 @@ static int l_adopt(lua_State *L) {
   n->generation = lua_topointer(L, 2);
   n->number = number;
   n->timeout_ms = rules->timeout_ms;
+  n->flight = rules->slow_call_ms && (rules->slow_rate || has_trip) ? &n->own : NULL;
+  if (!n->flight) n->own = (neap_flight){{0}};
   n->concurrent = concurrent;
   n->is_layered = is_layered;
   n->has_trip = has_trip;
@@ -331,7 +343,7 @@ static int l_about(lua_State *L) {
 /* line:give(permit, outcome, duration_ms, retry_after_ms) -> "counted" | "stale" | "used", moved,
  * is_slow */
 static int l_give(lua_State *L) {
-  const line *n = check_line(L);
+  line *n = check_line(L);
   box_permit *box = to_held(L, 2);
   if (box)
     luaL_argcheck(L, box->breaker == n->breaker, 2,
@@ -343,11 +355,31 @@ static int l_give(lua_State *L) {
   uint64_t now_ms = line_now(L, n, 1);
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
   neap_permit *permit = box ? &box->permit : &plain;
-  neap_reported reported = neap_breaker_report(n->breaker, n->rules, now_ms, permit, &call, &moved);
+  uint64_t began_ms = box ? box->given_ms : neap__wide_began_ms(check_wide(L, 2), now_ms);
+  neap_reported reported = line_report(n, now_ms, began_ms, permit, &call, &moved);
   if (box) neap__give_slot_back(box);
   lua_pushstring(L, neap__reported_name(reported));
   neap__push_moved(L, &moved);
-  lua_pushboolean(L, n->rules->slow_call_ms && call.duration_ms > n->rules->slow_call_ms);
+  bool is_slow = n->rules->slow_call_ms && call.duration_ms > n->rules->slow_call_ms;
+  lua_pushboolean(L, is_slow || n->overdue > 0);
+  n->overdue = 0;
+  return 3;
+}
+
+/* line:sweep() -> calls counted because they are overdue, moved, when to ask again: in ms | nil: no
+ * rule asks for slow calls */
+static int l_sweep(lua_State *L) {
+  line *n = check_line(L);
+  if (!n->flight) return 0;
+  uint64_t now_ms = line_now(L, n, 1);
+  neap_transition moved = {.cause = NEAP_BY_NOTHING};
+  uint64_t overdue = neap_flight_sweep(n->flight, n->breaker, n->rules, now_ms, &moved);
+  uint64_t next_ms = neap_flight_next_ms(n->flight, n->breaker, n->rules, now_ms);
+  uint64_t wait_ms = next_ms == NEAP_NEVER ? n->rules->slow_call_ms : next_ms - now_ms;
+  compat_pushwide(L, overdue + n->overdue);
+  n->overdue = 0;
+  neap__push_moved(L, &moved);
+  compat_pushwide(L, wait_ms > n->rules->slow_call_ms ? n->rules->slow_call_ms : wait_ms);
   return 3;
 }
 
@@ -370,9 +402,9 @@ static int l_begun(lua_State *L) {
 
 void neap__open_line(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now},
-      {"take", l_take},   {"about", l_about},     {"give", l_give},
-      {"slots", l_slots}, {"begun", l_begun},     {NULL, NULL},
+      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now},     {"take", l_take},
+      {"about", l_about}, {"give", l_give},       {"slots", l_slots}, {"begun", l_begun},
+      {"sweep", l_sweep}, {NULL, NULL},
   };
   luaL_getmetatable(L, NEAP__LINE);
   luaL_setfuncs(L, methods, 0);

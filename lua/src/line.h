@@ -33,6 +33,9 @@ typedef struct line {
   bool is_lent;            /* M_CALL is in use, outside of a box */
   int lent_args;           /* .n of M_ARGS */
   uint64_t lent_ms;        /* .duration_ms of M_FIELDS */
+  neap_flight *flight;     /* `own`, if the rules ask for slow calls; else NULL */
+  uint64_t overdue;        /* calls that it has counted since a Lua rule looked */
+  neap_flight own;
 } line;
 
 /* Refs of the line. */
@@ -111,14 +114,24 @@ static inline void check_self(lua_State *L, const line *n, const char *method) {
 /* What acquire answers when every slot is taken: beside those of neap_verdict. */
 #define LINE_FULL ((neap_verdict)100)
 
-neap_verdict neap__acquire_slot(line *n, uint64_t now_ms, neap_permit *permit,
-                                neap_transition *moved);
+neap_verdict neap__acquire_counted(line *n, uint64_t now_ms, neap_permit *permit,
+                                   neap_transition *moved);
 
-/* As neap_breaker_acquire(), behind the bulkhead if there is one. */
+/* As neap_breaker_acquire(), behind the bulkhead and through the flight if there are any. */
 static inline neap_verdict line_acquire(line *n, uint64_t now_ms, neap_permit *permit,
                                         neap_transition *moved) {
-  if (n->concurrent) return neap__acquire_slot(n, now_ms, permit, moved);
+  if (n->concurrent || n->flight) return neap__acquire_counted(n, now_ms, permit, moved);
   return neap_breaker_acquire(n->breaker, n->rules, now_ms, permit, moved);
+}
+
+/* As neap_breaker_report(), through the flight if there is one. */
+static inline neap_reported line_report(const line *n, uint64_t now_ms, uint64_t began_ms,
+                                        neap_permit *permit, const neap_call *call,
+                                        neap_transition *moved) {
+  if (n->flight)
+    return neap_flight_report(n->flight, n->breaker, n->rules, now_ms, began_ms, permit, call,
+                              moved);
+  return neap_breaker_report(n->breaker, n->rules, now_ms, permit, call, moved);
 }
 
 static inline const char *line_refusal(neap_verdict verdict) {

@@ -380,7 +380,8 @@ static inline AT_ONCE bool log_plain(lua_State *L, slot *s, void *request, bool 
   neap_call call = {.outcome = NEAP_SUCCESS, .duration_ms = age_ms};
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
-  neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &call, &moved);
+  uint64_t began_ms = neap__wide_began_ms(permit_bits, now_ms);
+  line_report(n, now_ms, began_ms, &permit, &call, &moved);
   if (moved.cause != NEAP_BY_NOTHING) tell_moved(L, g, &moved);
   return true;
 }

@@ -1,5 +1,5 @@
-/* permit.c: the permits that hold something: probes, slots of a bulkhead.  Used once; one that nobody reports says so
- * itself. */
+/* permit.c: the permits that hold something: probes, slots of a bulkhead.  Used once; one that nobody
+ * reports says so itself. */
 #include "binding.h"
 
 /* Gives back what is held, unless that was done.  Raises nothing: it runs in finalisers. */
@@ -8,7 +8,11 @@ static void permit_abandon(box_permit *box) {
   if (box->permit.opaque == 0 || (box->panel && box->panel->is_gone)) return;
   uint64_t now_ms = box->clock.now_ms ? box->clock.now_ms(box->clock.context) : box->given_ms;
   neap_call call = {.outcome = NEAP_ABANDONED};
-  neap_breaker_report(box->breaker, box->rules, now_ms, &box->permit, &call, NULL);
+  if (box->flight)
+    neap_flight_report(box->flight, box->breaker, box->rules, now_ms, box->given_ms, &box->permit,
+                       &call, NULL);
+  else
+    neap_breaker_report(box->breaker, box->rules, now_ms, &box->permit, &call, NULL);
 }
 
 /* In the registry, made before it is needed: making a function takes memory. */

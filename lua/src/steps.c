@@ -68,8 +68,8 @@ int neap__l_report(lua_State *L) {
   neap_call call = {.outcome = outcome, .duration_ms = neap__wide_age_ms(wide, now_ms)};
   neap_transition moved;
   moved.cause = NEAP_BY_NOTHING;
-  neap_reported reported =
-      neap_breaker_report(n->breaker, n->rules, now_ms, &permit, &call, &moved);
+  uint64_t began_ms = neap__wide_began_ms(wide, now_ms);
+  neap_reported reported = line_report(n, now_ms, began_ms, &permit, &call, &moved);
   if (reported == NEAP_COUNTED)
     lua_pushvalue(L, lua_upvalueindex(M_COUNTED));
   else

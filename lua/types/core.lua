@@ -443,4 +443,10 @@ function Line:slots() end
 ---@return integer
 function Line:begun() end
 
+--- Counts the calls that are overdue: slow before they end.  Nothing if no rule asks for slow calls.
+---@return integer|nil overdue
+---@return neap.core.Moved|nil moved
+---@return integer|nil wait_ms when to ask again
+function Line:sweep() end
+
 return core
