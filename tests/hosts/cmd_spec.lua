@@ -545,6 +545,18 @@ return { name = "declares", trip = { failures = params.failures } }
     assert.is_truthy(select(2, run { "check", path }):find("  params.pause_ms  +not set  +a whole"))
   end)
 
+  it("is 1 if what it says can't be written", function()
+    local path = write("declares.lua", DECLARES)
+    for where, why in pairs { ["/dev/full"] = "No space left on device", ["&-"] =
+      "Bad file descriptor" } do
+      local pipe = io.popen(("{ '%s' check %s 2>&3 >%s; echo $? >&3; } 3>&1"):format(
+        os.getenv "NEAP_BIN", path, where))
+      local text = pipe:read "*a"
+      pipe:close()
+      assert.equal("neap: standard output: " .. why .. "\n1\n", text)
+    end
+  end)
+
   it("goes by the environment as serve does", function()
     local path = write("declares.lua", DECLARES)
     local neap = ("NEAP_PARAM_DECLARES__FAILURES=%s '%s' check %s 2>&1")

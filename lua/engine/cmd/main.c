@@ -110,6 +110,13 @@ static int l_main(lua_State *L) {
   return 1;
 }
 
+/* What was printed has to have come somewhere: a full disk is no success. */
+static int printed(int status) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return status;
+  perror("neap: standard output");
+  return status ? status : 1;
+}
+
 int main(int argc, char **argv) {
   words w = {argc, argv};
   started_ms = milliseconds(CLOCK_MONOTONIC);
@@ -124,7 +131,7 @@ int main(int argc, char **argv) {
   else if (lua_istable(L, -1))
     status = serve_run(L, lua_gettop(L));
   else
-    status = (int)lua_tointeger(L, -1);
+    status = printed((int)lua_tointeger(L, -1));
   lua_close(L);
   return status;
 }
