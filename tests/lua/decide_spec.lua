@@ -2,6 +2,7 @@
 --- field, and a function that fails does no more than the documents say.
 
 local clocks = require "neap.clock"
+local core = require "neap.core"
 local guard = require "neap.guard"
 local policy = require "neap.policy"
 
@@ -70,15 +71,13 @@ local SEE = [[
 
 describe("trip.decide", function()
   it("is given what the document says, and no more", function()
-    local g = new(SEE:format "now")
+    -- A log line is cut: all of the names are compared by their digest.
+    local g = new((SEE:format("now"):gsub("table%.concat%(names, \",\"%)", "digest(%0)")))
     calls(g, 500)
-    local seen = {}
-    for name in names_seen(g, "trip"):gmatch("[^,]+") do seen[#seen + 1] = name end
-    -- A log line is cut: the snapshot itself is what the function gets.
-    local snapshot = fields_of(g.line.breaker:snapshot(g.policy.rules, clock:now()))
-    for i = 1, math.min(#seen - 1, #snapshot) do assert.equal(snapshot[i], seen[i]) end
-    assert.same(snapshot, described "trip.decide")
-    assert.is_true(#seen > 10)
+    local fields = described "trip.decide"
+    assert.is_true(#fields > 10)
+    assert.same(fields, fields_of(g.line.breaker:snapshot(g.policy.rules, clock:now())))
+    assert.equal(core.library().digest(table.concat(fields, ",")), names_seen(g, "trip"))
   end)
 
   it("counts the window as the document says: slow, failed, timeouts, but nothing neutral",
