@@ -431,7 +431,9 @@ end
 ---@return neap.Outcome, string|nil reason, integer|nil retry_after_ms
 function line.classify(self, number, call)
   local guard = self.guard
-  return classify(guard, guard:generation(number), call)
+  local outcome, reason, retry_after_ms = classify(guard, guard:generation(number), call)
+  if outcome == "neutral" then watch_neutral(self) end
+  return outcome, reason, retry_after_ms
 end
 
 --- A call as a program describes it, with what it left out.
@@ -457,8 +459,6 @@ function line.retry(self, call, made, by_ms)
   return wait_ms
 end
 
---- Whether a text may be a key: a breaker's name has room for it.
----@param name string the policy's
 --- Counts calls that hang: they are slow before they end.  The events are the caller's to deliver.
 ---@param self table line
 ---@return integer|nil wait_ms when to look again; nil: no rule asks for slow calls
@@ -471,6 +471,8 @@ function line.sweep(self)
   return wait_ms
 end
 
+--- Whether a text may be a key: a breaker's name has room for it.
+---@param name string the policy's
 ---@param key string
 function line.is_key(name, key)
   return #name + 1 + #key <= NAME_MOST and not key:find("%z")

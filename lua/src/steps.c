@@ -61,8 +61,11 @@ int neap__l_report(lua_State *L) {
   size_t length;
   const char *name = lua_gettop(L) == 3 ? lua_tolstring(L, 3, &length) : NULL;
   if (!name || n->has_trip || !neap__read_plain(L, 2, &wide)) return report_by_hook(L);
-  neap_outcome outcome =
-      neap__is_success(name, length) ? NEAP_SUCCESS : neap__check_other_outcome(L, 3);
+  neap_outcome outcome = NEAP_SUCCESS;
+  if (!neap__is_success(name, length)) {
+    outcome = neap__check_other_outcome(L, 3);
+    if (outcome == NEAP_NEUTRAL) return report_by_hook(L); /* whose share is watched there */
+  }
   uint64_t now_ms = method_now(L, n);
   neap_permit permit = neap__narrow(wide);
   neap_call call = {.outcome = outcome, .duration_ms = neap__wide_age_ms(wide, now_ms)};
