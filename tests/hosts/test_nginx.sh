@@ -212,7 +212,8 @@ for _ in $(seq 12); do curl -sf "$site/metrics" | grep -c '^neap_breaker_state{p
 [ "$(sort -u "$dir/counts" | wc -l)" = 1 ] || fail "keys: $(sort "$dir/counts" | uniq -c)"
 [ "$(head -1 "$dir/counts")" -le 18 ] || fail "$(head -1 "$dir/counts") keys"
 
-# Per server, from the balancer phase: the first is dead, its breaker opens, the second serves.
+# Per server, from the balancer phase, where nothing may wait: the first is dead, its breaker opens,
+# the second serves (B221).
 for _ in 1 2 3 4; do gets 200 /balanced/; done
 state peers 2 peer1
 calls peers failure 2 peer1
