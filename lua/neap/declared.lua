@@ -292,6 +292,10 @@ end
 local function declare(self, given)
   if self.specs then fail(nil, "is called twice") end
   if self.is_over then fail(nil, "belongs at the top of the file, not into a function") end
+  if self.was_read then
+    fail(nil, "comes too late, params.%s has been read: it belongs at the top of the file, before "
+      .. "require", self.was_read)
+  end
   local names, by_env
   self.specs, names, by_env = specs_of(given)
   self.names, self.values = names, {}
@@ -301,7 +305,7 @@ local function declare(self, given)
   for _, entry in ipairs(self.given) do take(self, entry, names, by_env) end
   for name in next, self.params do self.params[name] = nil end
   for name, value in next, parameters.copy(self.values) or {} do self.params[name] = value end
-  self.meta.__index = strict(names, self.meta.__index.declare)
+  self.meta.__index = strict(names, self.undeclared.declare)
 end
 
 --- Raised where the policy called it.
@@ -313,10 +317,12 @@ local function at_caller(f)
 end
 
 --- What the policy's file has been loaded with is complete; answers the params in force.
+---@param has_run boolean else it may have declared something further down
 ---@return table values
-function Declared:close()
+function Declared:close(has_run)
   self.is_over = true
-  for _, entry in ipairs(self.specs and {} or self.given) do
+  if not self.specs then self.meta.__index = self.undeclared end
+  for _, entry in ipairs(has_run and not self.specs and self.given or {}) do
     if entry.text then
       complain(self, entry, entry.name or entry.env, "the policy declares no parameters, so nobody "
         .. "knows what that text stands for: it needs params.declare { … }")
@@ -344,6 +350,18 @@ function Declared:rows()
   return rows
 end
 
+--- What a text stands for is not known before the declaration: until then there is no such param,
+--- so that whoever reads it is noticed.
+local function hide_texts(self)
+  local is_text = {}
+  for _, entry in ipairs(self.given) do
+    if entry.text then is_text[entry.env or settings.env_name(tostring(entry.name))] = true end
+  end
+  for name in next, self.params do
+    if is_text[settings.env_name(tostring(name))] then self.params[name] = nil end
+  end
+end
+
 --- Params of one policy generation.  Or nil and what is wrong with what a program gave.
 ---@param given neap.Setting[]
 ---@param options { path: string, policy: string, takes_what_fits: boolean|nil } the last: entries
@@ -362,10 +380,12 @@ function declared.new(given, options)
     policy = options.policy, takes_what_fits = options.takes_what_fits,
   }, Declared)
   self.params = parameters.copy(values) -- which the policy may change
-  self.meta = {
-    __metatable = false,
-    __index = { declare = at_caller(function(declaration) declare(self, declaration) end) },
-  }
+  hide_texts(self)
+  self.undeclared = { declare = at_caller(function(declaration) declare(self, declaration) end) }
+  self.meta = { __metatable = false, __index = function(_, name)
+    if name ~= "declare" then self.was_read = self.was_read or tostring(name) end
+    return self.undeclared[name]
+  end }
   setmetatable(self.params, self.meta)
   return self
 end

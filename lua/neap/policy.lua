@@ -220,7 +220,7 @@ local function parse(text, path, options)
   local parts, err = new_parts(path, options)
   if not parts then return nil, err end
   local ok, given = sandbox.load(parts.sandbox, text, path)
-  parts.params = parts.declared:close()
+  parts.params = parts.declared:close(ok)
   parts.params_text = parameters.text(parts.params)
   if parts.declared.problems[1] then return nil, problem.error(parts.declared.problems) end
   if not ok then return nil, problem.error { of_lua(path, given) } end

@@ -182,6 +182,31 @@ describe("params.declare", function()
     assert.is_truthy(fault:find("belongs at the top of the file", 1, true), fault)
   end)
 
+  it("comes before whatever reads a param, also a module: that would miss what is set", function()
+    local files = {
+      ["p/x.lua"] = 'local m = require "m"\n' .. HEAD:gsub("\n", " ")
+        .. '\nreturn { name = "x", trip = { failures = m.failures or 99 } }',
+      ["p/m.lua"] = "return { failures = params.failures }",
+    }
+    local function load(given)
+      return policy.load("p/x.lua", { settings = given, read = function(path)
+        return files[path], path .. ": No such file or directory"
+      end })
+    end
+    local late = "p/x.lua:2: params.declare: comes too late, params.failures has been read: it "
+      .. "belongs at the top of the file, before require"
+    for _, given in ipairs {
+      {}, { env("FAILURES", "7") }, { in_file("failures", 6), text("failures", "7") },
+    } do
+      local p, err = load(given)
+      assert.same({ nil, late }, { p, tostring(err) })
+    end
+    files["p/x.lua"] = HEAD .. 'local m = require "m"\n'
+      .. 'return { name = "x", trip = { failures = m.failures } }'
+    assert.equal(7, assert(load { env("FAILURES", "7") }).config.trip.failures)
+    assert.equal(5, assert(load {}).config.trip.failures)
+  end)
+
   it("is nobody else's: the policy may change what it is given", function()
     local given = { defaults = { a = { 1 } } }
     local p = assert(policy.parse([[
@@ -212,6 +237,11 @@ describe("a policy that declares nothing", function()
     assert.equal(7, p.config.trip.failures)
     assert.is_false(p.declares)
     assert.same({ name = "n", value = 7, from = "the program" }, p.parameters[3])
+  end)
+
+  it("is not said to declare nothing if it has a mistake that kept it from that", function()
+    local _, err = policy.parse("oops", "x.lua", { settings = { env("N", "7") } })
+    assert.is_truthy(tostring(err):find("^x.lua:1: .*near"), tostring(err))
   end)
 
   it("can't be given a text, which stands for nobody knows what", function()
