@@ -514,6 +514,7 @@ function line.adopt(self)
   local guard = self.guard
   local options = self.is_default and guard.default_options or guard.line_options
   self.native:adopt(guard.policy, guard.policy.rules, guard.number, options)
+  if not guard.candidate then self.shadow = nil end
   if not self.is_default then return end
   self.public.deadline = guard.policy.key and keyed_deadline or self.deadline
 end

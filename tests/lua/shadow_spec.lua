@@ -293,6 +293,22 @@ describe("a candidate's file", function()
     assert.equal("open", guard:snapshot().state)
   end)
 
+  it("that is named again begins anew: it has not seen what was meanwhile", function()
+    local guard = new()
+    calls(guard, 500, 2)
+    assert.equal("open", guard:snapshot().shadow.state)
+    local with = files["p/flags.lua"]
+    files["p/flags.lua"] = with:gsub('shadow = "next.lua",', "")
+    guard:adopt(load())
+    assert.is_nil(guard:snapshot().shadow)
+    clock:advance(1000)
+    files["p/flags.lua"] = with
+    guard:adopt(load())
+    local shadow = guard:snapshot().shadow
+    assert.same({ "closed", 0, 0, 1001000 },
+      { shadow.state, shadow.calls, shadow.opened, shadow.since_ms })
+  end)
+
   it("that has a mistake leaves the last good one judging, and says so", function()
     local guard = new()
     calls(guard, 500, 1)
