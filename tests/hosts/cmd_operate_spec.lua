@@ -109,6 +109,21 @@ describe("neap status", function()
     says "\npolicy flags: p/flags.lua is gone, its policy serves\n"
   end)
 
+  it("of one policy has nothing to say of another's file, but of parameter files", function()
+    policies[2] = { name = "pay", path = "p/pay.lua", hash = "4567", is_gone = false,
+      is_orphaned = false, reloads = 0, failures = 0 }
+    policies[1].error = "p/flags.lua:3: trip.failures: 0 is out of range"
+    assert.equal(0, neap "status pay")
+    assert.is_nil(out:find("flags", 1, true))
+    assert.equal(0, neap "status pay/default --json")
+    assert.same({ 1, "pay" }, { #json.decode(out).policies, json.decode(out).policies[1].name })
+    assert.equal(1, neap "status flags/default")
+    policies[3] = { name = "params", path = "params.lua", error = "params.lua:1: syntax error",
+      is_gone = false, is_orphaned = false, reloads = 0, failures = 1 }
+    assert.equal(1, neap "status pay")
+    says "policy params: the last good version serves: params.lua:1: syntax error"
+  end)
+
   it("is the same as JSON for programs", function()
     fail(flags)
     assert.equal(1, neap "status --json")

@@ -107,6 +107,17 @@ local function rows_of(self, text)
   return key and { said } or said.breakers
 end
 
+--- Of the policies' rows those that are that one's: its own, and of what has no hash, as parameter
+--- files.
+local function rows_for(rows, text)
+  if not text then return rows end
+  local policy, of_policy = target_of(text), {}
+  for _, row in ipairs(rows) do
+    if row.name == policy or row.hash == nil then of_policy[#of_policy + 1] = row end
+  end
+  return of_policy
+end
+
 -- ---- Commands ---------------------------------------------------------------------------------
 
 local commands = {}
@@ -118,7 +129,7 @@ function commands.status(self)
   local policies
   policies, message, refused = ask(self, "GET", "/policies", nil, has_policies)
   if not policies then return say_failure(self, message, refused) end
-  policies = policies.policies
+  policies = rows_for(policies.policies, self.given[1])
   if self.given.json then
     self.host.out(json.encode { breakers = json.list(breakers), policies = json.list(policies) }
       .. "\n")
