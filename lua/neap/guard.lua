@@ -565,6 +565,7 @@ local function put_to_work(self, policy)
   end
   self.candidate = candidate
   for _, of_key in pairs(self.lines) do line.adopt(of_key) end
+  for _, of_key in pairs(self.lines) do bulkhead.freed(of_key) end -- there may be more slots
   for _, warning in ipairs(policy.warnings or {}) do
     core.protect(self.log, "warning", ("%s: %s"):format(self.name, said(warning)))
   end
@@ -578,7 +579,6 @@ function Guard:adopt(policy)
   if policy.name ~= self.name then
     local message = "policy must be another generation of %s, got %s"
     error(message:format(self.name, policy.name), 2)
-  for _, of_key in pairs(self.lines) do bulkhead.freed(of_key) end -- there may be more slots
   end
   put_to_work(self, policy)
   self.reloads, self.last_error = self.reloads + 1, nil
