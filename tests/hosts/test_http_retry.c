@@ -274,7 +274,6 @@ static void deadline_of(const char *fields, uint64_t ms) {
   int c = dial_proxy();
   uint64_t begin = now_ms();
   int u = ask_upstream(c, request);
-  assert_string_equal(heard, request); /* goes on as it came */
   hear(c, "}\n");
   assert_in_range(now_ms() - begin, ms - 5, ms + 2000);
   assert_begins(heard, "HTTP/1.1 504 ");
@@ -290,8 +289,11 @@ static void test_deadline(void **state) {
   deadline_of("grpc-timeout: 70m\r\n", 70);
   deadline_of("Grpc-Timeout: 50000u\r\n", 50);
   deadline_of("grpc-timeout: 1S\r\nneap-deadline-ms: 40\r\n", 40);
-  deadline_of("grpc-timeout: 39999999n\r\n", 40); /* never less than it says */
-  assert_int_equal(guard.outcomes[NEAP_NEUTRAL], 5);
+  deadline_of("grpc-timeout: 39999999n\r\n", 40);                     /* never less than it says */
+  deadline_of("grpc-timeout: 40m\r\nNeap-Deadline-Ms: 5000\r\n", 40); /* the earliest */
+  deadline_of("Neap-Deadline-Ms: 5000\r\nNeap-Deadline-Ms: 40\r\n", 40);
+  deadline_of("Neap-Deadline-Ms: soon\r\ngrpc-timeout: 40m\r\n", 40);
+  assert_int_equal(guard.outcomes[NEAP_NEUTRAL], 8);
   assert_int_equal(guard.last.ended_by, NEAP_ENDED_CALLER);
   assert_int_equal(guard.cause, NEAP_CAUSE_TIMEOUT);
   guard.deadline_ms = 60;
@@ -301,10 +303,10 @@ static void test_deadline(void **state) {
   guard.deadline_ms = 0;
   guard.timeout_ms = 40;
   static const char *const nonsense[] = {
-      "Neap-Deadline-Ms: soon", "Neap-Deadline-Ms: -5",    "Neap-Deadline-Ms: 0",
-      "Neap-Deadline-Ms: ",     "Neap-Deadline-Ms: 1 000", "Neap-Deadline-Ms: 99999999999",
-      "grpc-timeout: 5",        "grpc-timeout: m",         "grpc-timeout: 123456789m",
-      "grpc-timeout: 5x",       "grpc-timeout: 99999999H"};
+      "Neap-Deadline-Ms: soon",        "Neap-Deadline-Ms: -5", "Neap-Deadline-Ms: ",
+      "Neap-Deadline-Ms: 1 000",       "Neap-Deadline-Ms: +5", "Neap-Deadline-Ms: 5, 5",
+      "Neap-Deadline-Ms: 99999999999", "grpc-timeout: 5",      "grpc-timeout: m",
+      "grpc-timeout: 123456789m",      "grpc-timeout: 5x",     "grpc-timeout: 99999999H"};
   for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
     char request[256];
     snprintf(request, sizeof request, "GET / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\n", nonsense[i]);
@@ -314,6 +316,117 @@ static void test_deadline(void **state) {
     assert_holds(heard, "no answer from the upstream within 40 ms");
     close(c), close(u);
   }
+  close_all();
+}
+
+/* Of a client that has no time left, nobody is asked. */
+static void test_deadline_is_over(void **state) {
+  (void)state;
+  open_all();
+  static const char *const over[] = {"Neap-Deadline-Ms: 0", "grpc-timeout: 0m",
+                                     "grpc-timeout: 1H\r\nNeap-Deadline-Ms: 000",
+                                     "Neap-Deadline-Ms: 0\r\nContent-Length: 5"};
+  for (size_t i = 0; i < sizeof over / sizeof *over; i++) {
+    char request[256];
+    snprintf(request, sizeof request, "PUT / HTTP/1.1\r\nHost: a\r\n%s\r\n\r\nhello", over[i]);
+    int c = dial_proxy();
+    say(c, request);
+    hear(c, "}\n");
+    assert_begins(heard, "HTTP/1.1 504 ");
+    assert_holds(heard, "policy/route: no answer by the call's deadline of 0 ms");
+    close(c);
+  }
+  assert_int_equal(guard.acquired, 0);
+  close_all();
+}
+
+/* The number that the upstream is told by a field. */
+static uint64_t told(const char *field, const char *unit) {
+  char *end;
+  const char *at = strstr(heard, field);
+  if (!at) fail_msg("no %s in %s", field, heard);
+  uint64_t n = strtoull(at + strlen(field), &end, 10);
+  assert_begins(end, unit);
+  return n;
+}
+
+/* What is left goes on to the upstream, in each attempt less. */
+static void test_deadline_goes_on(void **state) {
+  (void)state;
+  open_all();
+  guard.attempts = 2;
+  guard.retry_ms = 100;
+  int c = dial_proxy();
+  int u = ask_upstream(c, "GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nNeap-Deadline-Ms: 900\r\n"
+                          "Grpc-Timeout: 1H\r\nC: d\r\n\r\n");
+  assert_in_range(told("A: b\r\nNeap-Deadline-Ms: ", "\r\n"), 850, 900);
+  assert_in_range(told("Grpc-Timeout: ", "m\r\nC: d\r\n"), 850, 900);
+  say(u, BAD);
+  hear(u, "\r\n\r\n");
+  assert_in_range(told("Neap-Deadline-Ms: ", "\r\n"), 500, 801);
+  assert_in_range(told("Grpc-Timeout: ", "m\r\n"), 500, 801);
+  say(u, OK(2, "hi"));
+  hear(c, "\r\n\r\nhi");
+  guard.deadline_ms = 500; /* the policy's, if that is earlier */
+  say(c, "GET / HTTP/1.1\r\nHost: a\r\nNeap-Deadline-Ms: 900\r\n\r\n");
+  hear(u, "\r\n\r\n");
+  assert_in_range(told("Neap-Deadline-Ms: ", "\r\n"), 400, 500);
+  say(u, OK(2, "hi"));
+  hear(c, "\r\n\r\nhi");
+  guard.deadline_ms = 0;
+  say(c, "GET / HTTP/1.1\r\nHost: a\r\ngrpc-timeout: 90000S\r\n\r\n"); /* 8 digits at most */
+  hear(u, "\r\n\r\n");
+  assert_in_range(told("grpc-timeout: ", "m\r\n"), 89999000, 90000000);
+  say(u, OK(2, "hi"));
+  hear(c, "\r\n\r\nhi");
+  say(c, "GET / HTTP/1.1\r\nHost: a\r\ngrpc-timeout: 90000000S\r\n\r\n");
+  hear(u, "\r\n\r\n");
+  assert_in_range(told("grpc-timeout: ", "S\r\n"), 89999998, 90000000);
+  say(u, OK(2, "hi"));
+  hear(c, "\r\n\r\nhi");
+  say(c, "GET / HTTP/1.1\r\nHost: a\r\nNeap-Deadline-Ms: soon\r\n\r\n"); /* none */
+  hear(u, "\r\n\r\n");
+  assert_holds(heard, "Neap-Deadline-Ms: soon\r\n");
+  say(u, OK(2, "hi"));
+  hear(c, "\r\n\r\nhi");
+  close(c), close(u);
+  close_all();
+}
+
+/* As many fields as there may be, each longer than it was. */
+static void test_deadline_many_times(void **state) {
+  (void)state;
+  static char request[4096];
+  open_all();
+  size_t n = (size_t)sprintf(request, "GET / HTTP/1.1\r\nHost: a\r\n");
+  for (int i = 0; i < 60; i++) n += (size_t)sprintf(request + n, "grpc-timeout: 9H\r\n");
+  sprintf(request + n, "\r\n");
+  int c = dial_proxy();
+  int u = ask_upstream(c, request);
+  assert_in_range(told("grpc-timeout: ", "m\r\n"), 32399000, 32400000);
+  say(u, OK(2, "hi"));
+  hear(c, "\r\n\r\nhi");
+  close(c), close(u);
+  close_all();
+}
+
+/* Where the upstream's turn comes before the body is there: for a connection, it has that time. */
+static void test_deadline_and_body(void **state) {
+  (void)state;
+  open_all();
+  guard.slots = 1;
+  guard.wait_ms = ENDLESS;
+  int c = dial_proxy(), d = dial_proxy();
+  int u = ask_upstream(c, GET); /* has the slot */
+  say(d, "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n"
+         "Neap-Deadline-Ms: 60\r\n\r\n");
+  uint64_t begin = now_ms();
+  hear(d, "}\n");
+  assert_in_range(now_ms() - begin, 50, 2000);
+  assert_begins(heard, "HTTP/1.1 50"); /* refused, or too late */
+  say(u, OK(2, "hi"));
+  hear(c, "\r\n\r\nhi");
+  close(c), close(d), close(u);
   close_all();
 }
 
@@ -533,6 +646,10 @@ int main(void) {
       IT("drops an attempt that is to come when its client leaves", test_client_leaves),
       IT("waits as long as the guard says", test_waits),
       IT("keeps the client's deadline, and the policy's", test_deadline),
+      IT("asks nobody for a client that has no time left", test_deadline_is_over),
+      IT("tells the upstream what is left of it", test_deadline_goes_on),
+      IT("tells it however often the client said it", test_deadline_many_times),
+      IT("keeps it while the body is still to come", test_deadline_and_body),
       IT("keeps it over all attempts and waits", test_deadline_of_attempts),
       IT("refuses what a bulkhead has no slot for", test_full),
       IT("serves those who wait for a slot in turn", test_queue),

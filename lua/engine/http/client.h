@@ -51,6 +51,7 @@ struct http_transfer {
   unsigned attempts;
   const char *error; /* one line; NULL: none */
   bool connect_late; /* the error is that no connection came about in time */
+  uint64_t left_ms;  /* what the client's deadline becomes on its way; UINT64_MAX: it stays */
 
   /* private */
   const http_transfer_events *events;

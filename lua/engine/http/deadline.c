@@ -17,7 +17,7 @@ static size_t digits_of(const neap_header *h, size_t most, uint64_t *out) {
   return n;
 }
 
-/* gRPC's: up to 8 digits and a unit.  0: there is none. */
+/* gRPC's: up to 8 digits and a unit.  UINT64_MAX: that is none. */
 static uint64_t grpc_timeout_ms(const neap_header *h) {
   static const struct {
     char unit;
@@ -26,36 +26,54 @@ static uint64_t grpc_timeout_ms(const neap_header *h) {
                {'m', 1, 1},       {'u', 1, 1000},  {'n', 1, 1000000}};
   uint64_t n;
   size_t digits = digits_of(h, 8, &n);
-  if (!digits || h->value_length != digits + 1) return 0;
+  if (!digits || h->value_length != digits + 1) return UINT64_MAX;
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
     if (units[i].unit == h->value[digits])
       return (n * units[i].ms + units[i].parts - 1) / units[i].parts;
   }
-  return 0;
+  return UINT64_MAX;
 }
 
-/* How long the client says that it waits; 0: it does not. */
-static uint64_t client_allows_ms(const http_request *r) {
+static uint64_t neap_deadline_ms(const neap_header *h) {
   uint64_t ms;
-  const neap_header *h = http_request_header(r, "neap-deadline-ms");
-  if (h) return digits_of(h, 10, &ms) == h->value_length ? ms : 0;
-  h = http_request_header(r, "grpc-timeout");
-  return h ? grpc_timeout_ms(h) : 0;
+  size_t digits = digits_of(h, 10, &ms);
+  return digits && digits == h->value_length ? ms : UINT64_MAX;
+}
+
+/* How long the client says that it waits, the least if it says so more than once; UINT64_MAX: it
+ * does not. */
+static uint64_t client_allows_ms(const http_request *r) {
+  uint64_t least_ms = UINT64_MAX, ms;
+  for (size_t i = 0; i < r->header_count; i++) {
+    const neap_header *h = &r->headers[i];
+    if (h->name_length == 16 && http_name_is(h->name, 16, "neap-deadline-ms"))
+      ms = neap_deadline_ms(h);
+    else if (h->name_length == 12 && http_name_is(h->name, 12, "grpc-timeout"))
+      ms = grpc_timeout_ms(h);
+    else
+      continue;
+    if (ms < least_ms) least_ms = ms;
+  }
+  return least_ms;
+}
+
+void ex_deadline_set(exchange *ex) {
+  uint64_t client_ms = client_allows_ms(ex->request);
+  uint64_t policy_ms = neap_guard_deadline_ms(ex->route->guard);
+  if (!policy_ms) policy_ms = UINT64_MAX;
+  ex->by_client = client_ms < policy_ms;
+  ex->allowed_ms = ex->by_client ? client_ms : policy_ms;
 }
 
 /* The request is whole: from now on the call's deadline runs. */
 void ex_deadline_begin(exchange *ex) {
-  uint64_t policy_ms = neap_guard_deadline_ms(ex->route->guard);
-  uint64_t client_ms = client_allows_ms(ex->request);
   ex->body_done = true;
-  ex->by_client = client_ms && (!policy_ms || client_ms < policy_ms);
-  ex->allowed_ms = ex->by_client ? client_ms : policy_ms;
-  ex->by = ex->allowed_ms ? uv_now(ex->route->loop) + ex->allowed_ms : 0;
+  if (ex->allowed_ms != UINT64_MAX) ex->by = uv_now(ex->route->loop) + ex->allowed_ms;
 }
 
 uint64_t ex_left_ms(const exchange *ex) {
   uint64_t now = uv_now(ex->route->loop);
-  if (!ex->by) return UINT64_MAX;
+  if (!ex->by) return ex->allowed_ms; /* it does not run yet */
   return ex->by > now ? ex->by - now : 0;
 }
 

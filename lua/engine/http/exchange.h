@@ -83,7 +83,8 @@ struct exchange {
 
   bool queued, waited;       /* for a slot of the bulkhead; long enough */
   exchange *before, *behind; /* in the queue */
-  uint64_t by, allowed_ms;   /* the call's deadline, on the loop's clock; 0: none.  All of it */
+  uint64_t by, allowed_ms;   /* the call's deadline, on the loop's clock; 0: it does not run.  All
+                                of it; UINT64_MAX: there is none */
   bool by_client, cut;       /* whose it is; this attempt has less time than the policy gives it */
   uint64_t sent_ns, head_ns;
   uint64_t probe_due; /* by then its body has to be on its way up; 0: no probe, or whole */
@@ -129,6 +130,7 @@ bool ex_body_is_whole(const exchange *ex); /* as is one that there is none of */
 void ex_start(exchange *ex);               /* asks for an attempt */
 
 /* deadline.c */
+void ex_deadline_set(exchange *ex);          /* what the client and the policy say of it */
 void ex_deadline_begin(exchange *ex);        /* the request is whole */
 uint64_t ex_deadline_ms(const exchange *ex); /* of an attempt, by the policy */
 uint64_t ex_left_ms(const exchange *ex);     /* of the call; UINT64_MAX: it has none */

@@ -4,6 +4,7 @@
  * both are used again. */
 #include "client.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -44,6 +45,36 @@ void http_listed_add(http_bytes *listed, const neap_header *h) {
   http_bytes_add(listed, h->value, h->value_length);
 }
 
+/* ---- The client's deadline ------------------------------------------------------------------- */
+
+#define LEFT_TEXT 24 /* bytes of a number and a unit */
+
+/* gRPC has no number of more than 8 digits. */
+static size_t grpc_left(char text[LEFT_TEXT], uint64_t ms) {
+  static const struct {
+    char unit;
+    uint64_t ms;
+  } units[] = {{'m', 1}, {'S', 1000}, {'M', 60000}, {'H', 3600000}};
+  size_t i = 0;
+  while (i < 3 && ms / units[i].ms > 99999999) i++;
+  int n =
+      snprintf(text, LEFT_TEXT, "%llu%c", (unsigned long long)(ms / units[i].ms), units[i].unit);
+  return (size_t)n;
+}
+
+/* The field as it goes on: if it says how long the client waits, with what is left of that. */
+static neap_header left_of(const http_transfer *t, const neap_header *h, char text[LEFT_TEXT]) {
+  neap_header on = *h;
+  if (h->name_length == 16 && http_name_is(h->name, 16, "neap-deadline-ms")) {
+    on.value_length = (size_t)snprintf(text, LEFT_TEXT, "%llu", (unsigned long long)t->left_ms);
+    on.value = text;
+  } else if (h->name_length == 12 && http_name_is(h->name, 12, "grpc-timeout")) {
+    on.value_length = grpc_left(text, t->left_ms);
+    on.value = text;
+  }
+  return on;
+}
+
 /* ---- The request ----------------------------------------------------------------------------- */
 
 void http_out_reserve(http_transfer *t, const http_request *r) {
@@ -51,6 +82,7 @@ void http_out_reserve(http_transfer *t, const http_request *r) {
   for (size_t i = 0; i < r->header_count; i++) {
     bytes += r->headers[i].name_length + r->headers[i].value_length + 4;
   }
+  if (t->left_ms != UINT64_MAX) bytes += r->header_count * LEFT_TEXT;
   t->out.length = t->listed.length = 0;
   http_bytes_reserve(&t->out, bytes); /* nothing moves from here on */
   if (r->header_count + 4 > t->out_capacity) {
@@ -105,8 +137,10 @@ struct curl_slist *http_out_fields(http_transfer *t, const http_request *r) {
                http_name_is(h->name, h->name_length, "host")) {
       continue;
     } else {
+      char text[LEFT_TEXT];
       accept |= http_name_is(h->name, h->name_length, "accept");
-      line = out_field(t, h);
+      neap_header on = t->left_ms == UINT64_MAX ? *h : left_of(t, h, text);
+      line = out_field(t, &on);
     }
     t->out_nodes[n++].data = line;
   }

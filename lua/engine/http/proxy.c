@@ -165,6 +165,7 @@ void ex_start(exchange *ex) {
     ex->probe_due = ex->due[DUE_PROBE];
   }
   ex->transfer = http_transfer_new(route->upstream, ex->request, &ex_transfer_events, ex);
+  ex->transfer->left_ms = ex_left_ms(ex);
   http_transfer_go(ex->transfer);
 }
 
@@ -275,6 +276,7 @@ void proxy_begin(proxy_route *route, http_request *request) {
   route->stats.active++;
   ex->request = request;
   http_request_handle(request, &handler, ex);
+  ex_deadline_set(ex);
   if (length && (!strcmp(request->method, "HEAD") || !strcmp(request->method, "TRACE"))) {
     http_answer_problem(request, 400, "Bad Request", "HEAD and TRACE have no body", NULL);
   } else if (!length) {

@@ -192,6 +192,7 @@ http_transfer *http_transfer_new(http_upstream *u, const http_request *request,
   t->request = request;
   t->phase = NEAP_PHASE_CONNECT;
   t->attempts = 0;
+  t->left_ms = UINT64_MAX;
   t->error = NULL;
   t->kept = t->connect_late = t->cancelled = t->spoiled = t->ended = t->paused = t->head_done =
       t->stray = t->added = t->waiting = false;
