@@ -63,6 +63,7 @@ static int l_renew(lua_State *L) {
   g->timeout_ms = (uint32_t)lua_tointeger(L, 4);
   g->causes = (uint32_t)lua_tointeger(L, 6);
   g->classifies = flag(L, "classifies");
+  g->maps = flag(L, "maps");
   g->asks = flag(L, "asks");
   g->shadows = flag(L, "shadows");
   g->wants_body = g->classifies || flag(L, "remembers");
@@ -108,6 +109,7 @@ static void push_options(lua_State *L, const neap_engine_options *o) {
       {"attach", l_attach},
       {"renew", l_renew},
       {"successes", l_successes},
+      {"forget", engine_l_forget},
       {"notify", engine_l_notify},
       {"log", engine_l_log},
       {"kept", engine_l_kept},

@@ -76,14 +76,16 @@ static engine_line *keep_line(lua_State *L, neap_guard *g, int at) {
   return *bucket = l;
 }
 
-/* engine.line(guard, key, may_make) -> line, prefix | nil */
+/* engine.line(guard, key, may_make, is_nested) -> line, prefix | nil.  Nested in another call into
+ * Lua no line goes for a new one: somebody further down may have it. */
 static int find_line(lua_State *L) {
   finding *f = (finding *)lua_touserdata(L, 1);
   engine_push_function(L, "line");
   lua_rawgeti(L, LUA_REGISTRYINDEX, f->guard->ref);
   lua_pushlstring(L, f->key, f->length);
   lua_pushboolean(L, f->may_make);
-  lua_call(L, 3, 2);
+  lua_pushboolean(L, f->guard->engine->depth > 1);
+  lua_call(L, 4, 2);
   if (!lua_isnil(L, -2)) f->line = keep_line(L, f->guard, lua_gettop(L) - 1);
   return 0;
 }
@@ -97,6 +99,19 @@ engine_line *engine_line_of(neap_guard *g, const char *key, size_t length, bool 
   return f.line;
 }
 
+int engine_l_forget(lua_State *L) {
+  neap_guard *g = (neap_guard *)lua_touserdata(L, 1);
+  size_t length;
+  const char *key = luaL_checklstring(L, 2, &length);
+  engine_line **at = bucket_of(g, key, length), *l = known_line(g, key, length);
+  if (!l) return 0;
+  while (*at != l) at = &(*at)->next;
+  *at = l->next;
+  luaL_unref(L, LUA_REGISTRYINDEX, l->ref);
+  free(l);
+  return 0;
+}
+
 void engine_guard_free(neap_guard *g) {
   for (size_t i = 0; i < ENGINE_BUCKETS; i++)
     for (engine_line *l = g->lines[i], *next; l; l = next) {
@@ -104,6 +119,40 @@ void engine_guard_free(neap_guard *g) {
       free(l);
     }
   free(g);
+}
+
+/* ---- Whose breaker ------------------------------------------------------------------------- */
+
+typedef struct mapping {
+  neap_guard *guard;
+  char *key;
+  size_t length;
+} mapping;
+
+/* engine.key(guard, call) -> key | nil */
+static int map_call(lua_State *L) {
+  mapping *m = (mapping *)lua_touserdata(L, 1);
+  size_t length;
+  engine_push_function(L, "key");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, m->guard->ref);
+  engine_push_call(L);
+  lua_call(L, 2, 1);
+  const char *key = lua_tolstring(L, -1, &length);
+  if (!key || length >= NEAP_KEY_SIZE) return 0;
+  memcpy(m->key, key, length + 1);
+  m->length = length;
+  return 0;
+}
+
+size_t neap_guard_key(neap_guard *g, const neap_request *request, char *key) {
+  neap_engine *e = g->engine;
+  engine_assert_owner(e);
+  if (!g->maps || e->is_closing) return 0;
+  mapping m = {.guard = g, .key = key};
+  engine_scope outer = engine_enter(e, request, NULL, false);
+  engine_run(e, map_call, &m, g->name);
+  engine_leave(e, outer);
+  return m.length;
 }
 
 /* ---- Acquire --------------------------------------------------------------------------------- */
@@ -181,6 +230,7 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_lengt
   neap_verdict verdict = line_acquire(l->native, now_ms, &permit, &moved);
   if (l->native->is_layered) l->native->begun++;
   if (verdict <= NEAP_ALLOW_BYPASS) {
+    l->native->held++; /* until it is reported, the line stays */
     bool has_slot = l->native->concurrent != 0;
     *ticket = (neap_ticket){{neap__wide(permit, now_ms, g->number), (uintptr_t)l, has_slot}};
   } else if (refusal) {
@@ -328,6 +378,11 @@ static reporting take(neap_guard *g, neap_ticket *ticket, uint64_t duration_ms) 
   return r;
 }
 
+/* After that the line may go. */
+static void let_go(const reporting *r) {
+  if (r->line && !r->guard->engine->is_closing) r->line->native->held--;
+}
+
 /* ---- Retry ----------------------------------------------------------------------------------- */
 
 typedef struct retrying {
@@ -403,6 +458,7 @@ neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_re
     report_by_lua(&r, result);
   }
   if (r.line && result->attempt > 1) count_retry(g, r.outcome);
+  let_go(&r);
   if (!out) return r.outcome;
   if (reason[0]) memcpy(g->reason, reason, sizeof reason);
   *out = (neap_report){r.reported, reason[0] ? g->reason : NULL};
@@ -413,4 +469,5 @@ void neap_guard_abandon(neap_guard *g, neap_ticket *ticket) {
   reporting r = take(g, ticket, 0);
   r.outcome = NEAP_ABANDONED;
   if (r.line) give(&r);
+  let_go(&r);
 }

@@ -63,6 +63,7 @@ struct neap_guard {
   engine_line *lines[ENGINE_BUCKETS];
   engine_kept kept[ENGINE_KEPT]; /* by hash of the identity */
   uint32_t same_ms;              /* for so long the same answer need not be remembered again */
+  bool maps;                     /* it has a key function */
   bool classifies;               /* it has a classify of its own, */
   bool asks;    /* or wants to see every call: for a trip or decide function, or a shadow, */
   bool shadows; /* which wants to see refusals, too */
@@ -100,6 +101,8 @@ struct neap_engine {
   /* What the shipped classifier says of an answer with status 200 + i and nothing else to it. */
   bool is_success[200];
   engine_scope scope; /* what the call table stands for, during a call into Lua */
+
+  unsigned depth; /* calls into Lua under way, each within the one before */
 
   uint64_t faults, fault_ms; /* how many calls into Lua failed; when that was logged */
 
@@ -173,6 +176,9 @@ void engine_push_function(lua_State *L, const char *name);
 engine_line *engine_line_of(neap_guard *g, const char *key, size_t length, bool may_make);
 
 void engine_guard_free(neap_guard *g);
+
+/* Lua function: forget(handle, key), of a key whose line is gone. */
+int engine_l_forget(lua_State *L);
 
 /* ---- engine_remember.c ----------------------------------------------------------------------- */
 

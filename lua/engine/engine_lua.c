@@ -67,7 +67,9 @@ bool engine_run(neap_engine *e, lua_CFunction f, void *argument, const char *wha
   }
   lua_pushcfunction(L, f);
   lua_pushlightuserdata(L, argument);
+  e->depth++;
   bool ok = neap_engine_pcall(e, 1, 0);
+  e->depth--;
   if (!ok) {
     log_fault(e, what, error_text(L));
     lua_pop(L, 1);

@@ -25,7 +25,7 @@ local REFUSALS = {
   open = "open", probes_busy = "probes_busy", forced_open = "forced_open", ramp = "ramp",
 }
 
-local native -- what C gave: attach, renew, notify, log, now
+local native -- what C gave: attach, renew, forget, notify, log, now
 local handles = {} -- of guards, for C
 local paths = {} -- of guards' files, by name
 local pending, refreshing, replaying = {}, {}, {} -- what C is to say more about, by number
@@ -59,7 +59,7 @@ end
 
 local NOTHING_TO_DO = { GET = true, HEAD = true, OPTIONS = true, TRACE = true }
 
-local host = { name = "engine", outlives = true, waits_later = false }
+local host = { name = "engine", outlives = true, waits_later = false, owns_panel = true }
 
 function host.spawn(f, ...)
   coroutine.wrap(f)(...)
@@ -109,7 +109,7 @@ local function renew(name)
   local flags = {
     classifies = of_policy.has_classify,
     asks = of_policy.trip ~= nil or of_policy.decide ~= nil or of_guard.candidate ~= nil,
-    shadows = of_guard.candidate ~= nil,
+    shadows = of_guard.candidate ~= nil, maps = of_policy.key ~= nil,
     same_ms = SAME_MS,
     deadline_ms = of_policy.deadline_ms, retries = of_policy.retry ~= nil,
     wait_ms = of_policy.bulkhead and of_policy.bulkhead.wait_ms,
@@ -173,6 +173,7 @@ local function adopt(of_policy, path)
     if not made then return nil, err end
     engine.guards[name], paths[name] = made, path
     handles[name] = native.attach(name, made)
+    made.rows.is_still, made.rows.forget = true, function(key) native.forget(handles[name], key) end
   end
   renew(name)
   return true
@@ -180,10 +181,22 @@ end
 
 --- The line of a key, and what its identities begin with; without may_make nil if there is none
 --- yet.
-function engine.line(of_guard, key, may_make)
+function engine.line(of_guard, key, may_make, is_nested)
   if not may_make and not of_guard.lines[key] then return nil end
+  of_guard.rows.is_still = is_nested
   local of_line = of_guard:line_of(key)
+  of_guard.rows.is_still = true
   return of_line, fallback.id_prefix(of_line)
+end
+
+--- Whose breaker a call is, if the policy says so.
+function engine.key(of_guard, call)
+  local of_policy = of_guard.policy
+  if not of_policy.key then return nil end
+  local key, fault = of_policy.key(call)
+  if fault then of_guard:fault("key", fault) end
+  if of_policy.warned[1] then of_guard:warned(of_policy) end
+  return key
 end
 
 --- Tells what acquire in C has moved.

@@ -560,8 +560,9 @@ local function put_to_work(self, policy)
   self.max_keys = self.option_max_keys or policy.max_keys or MOST_KEYS
   if self.rows then
     self.rows:adopt(policy.rules)
-    local has_room = not self.panel or self.panel:capacity() > self.max_keys
-    if not has_room then self.panel = nil end -- the next is larger; who is in this one stays there
+    local is_own = self.panel and not self.host.owns_panel
+    -- The next one is larger; who is in this one stays there.
+    if is_own and self.panel:capacity() <= self.max_keys then self.panel = nil end
   end
   self.candidate = candidate
   for _, of_key in pairs(self.lines) do line.adopt(of_key) end
@@ -673,7 +674,8 @@ function guard.new(policy, options)
   self.events = event.queue(function(err)
     log_seldom(self, "event", "error", self.name .. ": event handler: " .. said(err))
   end)
-  if not options.panel and not host.keeps_lines then self.rows = rows.new(self) end
+  local is_alone = not options.panel or host.owns_panel
+  if is_alone and not host.keeps_lines then self.rows = rows.new(self) end
   self.retries = retry.new(policy.rules:numbers().seed)
   self.chain = fallback.chain {
     find = finder(options.guards),

@@ -178,6 +178,11 @@ bool neap_guard_retry(neap_guard *g, const char *key, size_t n, uint32_t made, u
   return made < g->attempts && (!left_ms || *wait_ms < left_ms);
 }
 
+size_t neap_guard_key(neap_guard *g, const neap_request *request, char *key) {
+  (void)g, (void)request, (void)key;
+  return 0;
+}
+
 bool neap_guard_has_slot(neap_guard *g, const char *key, size_t n) {
   (void)key, (void)n;
   return !g->slots || (uint32_t)g->outstanding < g->slots;

@@ -278,8 +278,9 @@ static void background_start(background *b) {
 
 /* ---- From outside ---------------------------------------------------------------------------- */
 
-void background_refresh(proxy_route *route, const neap_request *question, uint64_t refresh) {
-  background *b = background_new(route, route->key, route->key_length, question, NULL);
+void background_refresh(const exchange *ex, const neap_request *question, uint64_t refresh) {
+  proxy_route *route = ex->route;
+  background *b = background_new(route, ex->key, ex->key_length, question, NULL);
   b->refresh = refresh;
   route->stats.refreshed++;
   background_start(b);

@@ -60,7 +60,7 @@ static http_bytes problem_for(const exchange *ex, const neap_answer *a, http_ref
   http_bytes body = {0};
   char detail[256];
   refused.reason = a->kind ? a->kind : "failed";
-  snprintf(detail, sizeof detail, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->route->key,
+  snprintf(detail, sizeof detail, "%s/%s: %s", neap_guard_name(ex->route->guard), ex->key,
            refused.reason);
   http_problem(&body, a->status, http_status_reason(a->status), detail, &refused);
   return body;
@@ -155,8 +155,8 @@ static bool ask_chain(exchange *ex, neap_fallback_cause cause, const neap_result
   neap_request question = ex_question(ex);
   neap_answer answer = {0};
   if (!ex_body_is_whole(ex)) return false;
-  if (!neap_guard_fallback_pending(ex->route->guard, ex->route->key, ex->route->key_length, cause,
-                                   &question, result, &answer)) {
+  if (!neap_guard_fallback_pending(ex->route->guard, ex->key, ex->key_length, cause, &question,
+                                   result, &answer)) {
     return false;
   }
   if (answer.status && (answer.status < 200 || answer.status > 599)) {
@@ -180,11 +180,10 @@ bool ex_at_once(exchange *ex) {
   uint64_t refresh;
   if (!ex_body_is_whole(ex)) return false;
   neap_request question = ex_question(ex);
-  if (!neap_guard_at_once(route->guard, route->key, route->key_length, &question, &answer,
-                          &refresh)) {
+  if (!neap_guard_at_once(route->guard, ex->key, ex->key_length, &question, &answer, &refresh)) {
     return false;
   }
-  if (refresh) background_refresh(route, &question, refresh);
+  if (refresh) background_refresh(ex, &question, refresh);
   ex->stage = EX_OVER;
   chain_answer(ex, &answer, (http_refused){0});
   return true;
@@ -221,7 +220,7 @@ void ex_refused(exchange *ex, const neap_refusal *refusal) {
   http_refused refused = {refusal->reason ? refusal->reason : "refused", refusal->state,
                           refusal->retry_after_ms};
   if (ask_chain(ex, NEAP_CAUSE_REFUSED, NULL, refused)) return;
-  snprintf(text, sizeof text, "%s/%s: %s%s", neap_guard_name(ex->route->guard), ex->route->key,
+  snprintf(text, sizeof text, "%s/%s: %s%s", neap_guard_name(ex->route->guard), ex->key,
            refused.reason, why_not_asked(ex));
   ex->route->stats.refused++;
   send_problem(ex, 503, text, &refused);

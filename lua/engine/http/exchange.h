@@ -89,6 +89,10 @@ struct exchange {
   uint64_t sent_ns, head_ns;
   uint64_t probe_due; /* by then its body has to be on its way up; 0: no probe, or whole */
 
+  const char *key; /* the route's, or by_policy */
+  size_t key_length;
+  char by_policy[NEAP_KEY_SIZE];
+
   http_bytes body; /* of the request: whole, or what is on its way */
   size_t body_read;
   uint64_t body_total;
@@ -115,7 +119,8 @@ struct proxy_route {
   size_t calls;            /* to the upstream, now */
   neap_header *headers;    /* scratch */
   size_t headers_capacity;
-  size_t holds; /* exchanges and the upstream */
+  bool is_mapped; /* the policy has given an exchange a key of its own */
+  size_t holds;   /* exchanges and the upstream */
   void (*closed)(void *data);
   void *closed_data;
 };
@@ -155,7 +160,7 @@ void ex_unkept(exchange *ex);    /* it has waited too long for a queue */
 void ex_keep_none(exchange *ex); /* nobody waits for it any more */
 
 /* background.c */
-void background_refresh(proxy_route *route, const neap_request *question, uint64_t refresh);
+void background_refresh(const exchange *ex, const neap_request *question, uint64_t refresh);
 void background_close(proxy_route *route);
 
 /* verdict.c */

@@ -146,7 +146,7 @@ void ex_start(exchange *ex) {
     return;
   }
   neap_verdict verdict =
-      neap_guard_acquire(route->guard, route->key, route->key_length, &ex->ticket, &refusal);
+      neap_guard_acquire(route->guard, ex->key, ex->key_length, &ex->ticket, &refusal);
   if (verdict > NEAP_ALLOW_BYPASS) {
     ex_refused(ex, &refusal);
     return;
@@ -267,6 +267,21 @@ static const http_handler handler = {
     .on_abort = on_abort,
 };
 
+/* ---- Whose breaker ------------------------------------------------------------------------- */
+
+static void ex_find_key(exchange *ex) {
+  proxy_route *route = ex->route;
+  neap_request question = ex_question(ex);
+  ex->key_length = neap_guard_key(route->guard, &question, ex->by_policy);
+  ex->key = ex->by_policy;
+  if (ex->key_length) {
+    route->is_mapped = true;
+    return;
+  }
+  ex->key = route->key;
+  ex->key_length = route->key_length;
+}
+
 /* ---- Routes ---------------------------------------------------------------------------------- */
 
 void proxy_begin(proxy_route *route, http_request *request) {
@@ -275,6 +290,7 @@ void proxy_begin(proxy_route *route, http_request *request) {
   route->stats.requests++;
   route->stats.active++;
   ex->request = request;
+  ex_find_key(ex);
   http_request_handle(request, &handler, ex);
   ex_deadline_set(ex);
   if (length && (!strcmp(request->method, "HEAD") || !strcmp(request->method, "TRACE"))) {

@@ -57,8 +57,8 @@ static bool ex_again(exchange *ex, neap_outcome outcome, const neap_result *resu
   neap_request question = ex_question(ex);
   neap_result asked = *result;
   asked.request = &question;
-  if (!neap_guard_retry(route->guard, route->key, route->key_length, ex->attempts,
-                        ex->by ? left_ms : 0, &asked, &wait_ms))
+  if (!neap_guard_retry(route->guard, ex->key, ex->key_length, ex->attempts, ex->by ? left_ms : 0,
+                        &asked, &wait_ms))
     return false;
   ex->end = (exchange_end){outcome, result->ended_by, result->phase, status};
   http_transfer *t = ex_take_transfer(ex);
@@ -131,7 +131,7 @@ static void ex_remember(exchange *ex) {
       .body = ex->held.data,
       .body_length = ex->held.length,
   };
-  neap_guard_remember(ex->route->guard, ex->route->key, ex->route->key_length, &question, &good);
+  neap_guard_remember(ex->route->guard, ex->key, ex->key_length, &question, &good);
 }
 
 /* There is no other attempt, and this was its answer. */
@@ -309,7 +309,7 @@ static void count_error(exchange *ex) {
 static const char *late_text(const exchange *ex, char *text, size_t size) {
   const proxy_route *route = ex->route;
   unsigned long long ms = ex->cut ? ex->allowed_ms : ex_deadline_ms(ex);
-  snprintf(text, size, "%s/%s: no answer %s %llu ms", neap_guard_name(route->guard), route->key,
+  snprintf(text, size, "%s/%s: no answer %s %llu ms", neap_guard_name(route->guard), ex->key,
            ex->cut ? "by the call's deadline of" : "from the upstream within", ms);
   return text;
 }

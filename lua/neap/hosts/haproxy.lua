@@ -9,7 +9,7 @@ local core = core -- HAProxy's, not neap.core
 local unpack = table.unpack
 
 ---@type neap.Host
-local host = { name = "haproxy" }
+local host = { name = "haproxy", keeps_lines = true }
 
 --- Waits.  In an action, a service or a task.
 ---@param ms number

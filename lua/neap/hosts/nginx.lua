@@ -23,7 +23,7 @@ local HAS_THREADS = {
 local function nap(seconds) sleep(seconds) end
 
 ---@type neap.Host
-local host = { name = "nginx" }
+local host = { name = "nginx", keeps_lines = true }
 
 --- Runs f(...) and waits for it, but not longer than timeout_ms: true and its first two results, or
 --- false.  Raises what f raises.

@@ -35,6 +35,8 @@
 ---@field spawn? fun(f: function, ...: any)
 ---@field later? fun(ms: number, f: fun()) does not keep the program running
 ---@field outlives? boolean
+---@field keeps_lines? boolean it keeps lines of its own by key: none makes room for another
+---@field owns_panel? boolean the panel that guards are given is the host's, and theirs alone
 ---@field sync? fun(descriptor: integer, done: fun(ok: boolean|nil, message?: string)) does not wait
 ---@field wait? fun(start: fun(done: function)): any, any calls start(done) and answers what done is
 ---  given; may yield. Where nothing can wait: false, and start is not called

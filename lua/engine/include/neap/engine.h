@@ -244,11 +244,19 @@ typedef struct neap_refusal {
   uint64_t retry_after_ms; /* when asking again may help; 0: unknown */
 } neap_refusal;
 
+/* Whose breaker a call is, by the policy's `key` function: writes the key, ended by a zero byte, and
+ * answers its length; 0 if the policy has none or nothing to say, so it is the program's own to say.
+ * `key` has room for NEAP_KEY_SIZE bytes.
+ *
+ * Effects: runs the policy's function, if it has one. */
+NEAP_API size_t neap_guard_key(neap_guard *guard, const neap_request *request, char *key);
+#define NEAP_KEY_SIZE 104u
+
 /* Asks to make one call, now.
  *
  * `key` names the breaker within the guard: an endpoint, a tenant.  NULL, 0: "default".  A key seen
- * first makes its breaker; when the guard or the engine has no room left, it shares the guard's
- * breaker "*".
+ * first makes its breaker; when the guard or the engine has no room left, one that is closed and
+ * long idle makes room, or else the key shares the guard's breaker "*".
  *
  * Answers NEAP_ALLOW, NEAP_ALLOW_PROBE or NEAP_ALLOW_BYPASS and fills *ticket, which goes back
  * exactly once, by neap_guard_report() or neap_guard_abandon().  Any other verdict fills *refusal

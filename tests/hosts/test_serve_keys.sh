@@ -1,0 +1,72 @@
+# `neap serve` with a policy that says whose breaker a request is: an endpoint that is down stops no
+# other, and who asks for many paths gets no more breakers than there are routes.
+. "$(dirname "$0")/support.sh"
+
+neap=${NEAP_BIN:?}
+# shellcheck disable=SC2046  # a list of numbers
+set -- $(free_ports 3)
+up=$1 listen=$2 admin=$3
+sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
+
+cat >"$dir/upstream.lua" <<'LUA'
+local uv = require "luv"
+local server = uv.new_tcp()
+server:bind("127.0.0.1", tonumber(arg[1]))
+server:listen(128, function()
+  local client, buffer = uv.new_tcp(), ""
+  server:accept(client)
+  client:read_start(function(_, chunk)
+    if not chunk then return client:close() end
+    buffer = buffer .. chunk
+    while true do
+      local head, rest = buffer:match("^(.-\r\n)\r\n(.*)$")
+      if not head then return end
+      buffer = rest
+      local status = head:find("^GET /reports/") and "500 Down" or "200 OK"
+      client:write("HTTP/1.1 " .. status .. "\r\nContent-Length: 4\r\n\r\ndone")
+    end
+  end)
+end)
+uv.run()
+LUA
+
+cat >"$dir/shop.lua" <<'LUA'
+local ROUTES = { "/users/{id}", "/reports/{id}" }
+return {
+  name = "shop",
+  trip = { consecutive_failures = 3 },
+  open = { cooldown_ms = 60000 },
+  timeout_ms = 5000,
+  key = function(call) return route(call.request.target, ROUTES) end,
+}
+LUA
+
+$lua "$dir/upstream.lua" "$up" &
+pids="$pids $!"
+"$neap" serve --listen "127.0.0.1:$listen" --admin "127.0.0.1:$admin" \
+  --upstream "http://127.0.0.1:$up" --policy "$dir/shop.lua" >"$dir/log" 2>&1 &
+pids="$pids $!"
+within 10 grep -q "serving on" "$dir/log"
+within 10 curl -s -o "$dir/out" "http://127.0.0.1:$up/"
+
+is() { [ "$1" = "$2" ] || fail "$3: $2, not $1"; }
+has() { grep -qF -- "$1" "$2" || fail "no $1 in $(head -c 2000 "$2")"; }
+answer() { curl -s -o "$dir/body" -w '%{http_code}' "$sidecar$1"; }
+
+for i in 1 2 3; do is 500 "$(answer "/reports/$i?page=$i")" "the upstream's own"; done
+is 503 "$(answer /reports/4)" "its breaker is open"
+has "shop//reports/{id}: open" "$dir/body" "the answer says whose"
+for i in 1 2 3; do is 200 "$(answer /users/$i)" "another endpoint's is not"; done
+i=0
+while [ $i -lt 300 ]; do
+  echo "url = $sidecar/wp-admin/$i"
+  echo "output = /dev/null"
+  i=$((i + 1))
+done >"$dir/urls"
+curl -s -K "$dir/urls"
+curl -s "$pages/metrics" >"$dir/metrics"
+has 'neap_breaker_state{policy="shop",key="/reports/{id}"} 2' "$dir/metrics" "B113"
+has 'neap_calls_total{policy="shop",key="/users/{id}",outcome="success"} 3' "$dir/metrics" "B113"
+# The default one, the one that all share for whom there is no room, and two routes.
+is 4 "$(grep -c '^neap_breaker_state{' "$dir/metrics")" "B113: breakers in all"
+echo "ok: a sidecar's keys"
