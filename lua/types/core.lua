@@ -224,8 +224,8 @@ function Panel:find(name) end
 function Panel:rows() end
 
 --- For neap.rows: whether a line, the only one of its breaker, has been of use since its activity
---- was that.  If not, and it may go and nothing of it matters any more, its row is given back, and the
---- line goes on with the breaker that this answers, a copy that is nobody else's.
+--- was that.  If not, and it may go and nothing of it matters any more, its row is given back, and
+--- the line goes on with the breaker that this answers, a copy that is nobody else's.
 ---@param line userdata
 ---@param activity integer as this answered it last
 ---@param used_ms integer likewise
