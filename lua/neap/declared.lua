@@ -322,7 +322,8 @@ end
 function Declared:close(has_run)
   self.is_over = true
   if not self.specs then self.meta.__index = self.undeclared end
-  for _, entry in ipairs(has_run and not self.specs and self.given or {}) do
+  if self.specs or self.takes_what_fits or not has_run then return self.values end
+  for _, entry in ipairs(self.given) do
     if entry.text then
       complain(self, entry, entry.name or entry.env, "the policy declares no parameters, so nobody "
         .. "knows what that text stands for: it needs params.declare { … }")

@@ -357,6 +357,21 @@ describe("a candidate's file", function()
     assert.equal(3, load({}).candidate.policy.config.trip.failures)
   end)
 
+  it("judges if it declares nothing of what the environment or an operator has set", function()
+    files = {
+      ["p/flags.lua"] = [[
+        params.declare { failures = { type = "whole", default = 5 } }
+        return { name = "flags", shadow = "next.lua", trip = { failures = params.failures } }]],
+      ["p/next.lua"] = NEXT,
+    }
+    local made = assert(policy.load("p/flags.lua", {
+      settings = { { env = "FAILURES", text = "4", from = "NEAP_PARAM_FLAGS__FAILURES" } },
+      read = function(path) return files[path] end,
+    }))
+    assert.equal(4, made.config.trip.failures)
+    assert.equal(2, made.candidate.policy.config.trip.failures)
+  end)
+
   for _, path in ipairs { "/etc/next.lua", "../next.lua", "a/../../b.lua", "next", "",
     "a b.lua" } do
     it("is one below the live one's directory, not " .. path, function()
