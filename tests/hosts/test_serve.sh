@@ -336,6 +336,10 @@ within 5 logged 'limits/default: the time of mode forced_closed, set by bob, is 
 grep -qxF 'failures = 6  (admin, by ann)' "$dir/status" || fail "params: $(cat "$dir/status")"
 "$neap" params limits --unset failures --by ann --admin "localhost:$admin" >"$dir/status" ||
   fail "params: $?"
+for key in . ..; do # which are no directories
+  if $ask "limits/$key" 2>"$dir/err"; then fail "there is a key $key"; else code=$?; fi
+  [ $code -eq 1 ] && grep -q "limits has no breaker" "$dir/err" || fail "$key: $code: $(cat "$dir/err")"
+done
 if "$neap" status --admin 127.0.0.1:1 2>"$dir/err"; then fail "nobody is well"; else code=$?; fi
 [ $code -eq 3 ] && [ "$(wc -l <"$dir/err")" -eq 1 ] || fail "status $code: $(cat "$dir/err")"
 in_force() { curl -sf "$params" | "${LUA:-lua5.4}" "$dir/in_force.lua" | grep -qxF "$1"; }
