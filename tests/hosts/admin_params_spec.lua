@@ -203,6 +203,8 @@ describe("setting params", function()
     { "unset=timeout_ms&unset=on&by=ann",                "unset: is given twice" },
     { "by=ann&timeout_ms=500&by=bob",                    "by: is given twice" },
     { "[500]",                                           "by: say who does this" },
+    { "timeout_ms=500&unset=timeout_ms&by=ann",          "timeout_ms: is set and unset at once" },
+    { '{ "on": null, "unset": "on,on", "by": "ann" }',   "unset: on is not set here" },
   } do
     it("refuses all of it with one line (B143): " .. case[1], function()
       local before = guards.flags.policy

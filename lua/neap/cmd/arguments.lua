@@ -141,6 +141,9 @@ function arguments.change(given, from_json)
       change.set[name] = from_json[name] and { value = value } or { text = value }
     end
   end
+  for _, name in ipairs(change.unset) do
+    if change.set[name] then return nil, ("%s: is set and unset at once"):format(name) end
+  end
   table.sort(change.unset)
   if change.unset[1] or next(change.set) then return change end
   return nil, "say which params, e.g. timeout_ms=500"
