@@ -119,7 +119,8 @@ local function flag(client, request, name)
   if what == "hang" then return end
   answered = answered + 1
   if status == 200 and name:match("^missing") then
-    return send(client, request, 404, '{"errorCode":"FLAG_NOT_FOUND"}\n')
+    return send(client, request, 404,
+      ('{"key":%s,"errorCode":"FLAG_NOT_FOUND"}\n'):format(json_string(name)))
   end
   local body = flag_body(name, status)
   if wait_ms == 0 then return send(client, request, status, body) end

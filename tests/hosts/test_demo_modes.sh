@@ -23,7 +23,8 @@ start
 [ "$(flag a)" = 200 ] || fail "ok is not 200"
 grep -q '^{"key":"a","value":true' "$dir/body" || fail "no flag: $(cat "$dir/body")"
 [ "$(flag missing-flag)" = 404 ] || fail "a missing flag is there"
-grep -q FLAG_NOT_FOUND "$dir/body" || fail "a missing flag has no code"
+grep -q '^{"key":"missing-flag","errorCode":"FLAG_NOT_FOUND"}$' "$dir/body" ||
+  fail "a missing flag is not told as OpenFeature's SDKs need it: $(cat "$dir/body")"
 for status in 500 503 429 404; do
   [ "$(mode $status)" = 200 ] || fail "mode $status is refused"
   [ "$(flag a)" = $status ] || fail "mode $status does not answer $status"
