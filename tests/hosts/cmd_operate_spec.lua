@@ -5,7 +5,7 @@ local cmd = require "neap.cmd"
 local guards = require "tests.support.guards"
 local json = require "neap.cmd.json"
 
-local flags, pay, clock, pages, asked, policies, out, err, files, strange
+local flags, pay, shop, clock, pages, asked, policies, out, err, files, strange
 
 local function fetch(method, url, token, body)
   local target = url:match "^http://127%.0%.0%.1:9464(/.*)$"
@@ -44,13 +44,13 @@ local function complains(text) assert.is_truthy(err:find(text, 1, true), err) en
 before_each(function()
   flags, clock = guards.new("flags")
   pay = guards.new("pay", { clock = clock })
-  asked, strange = {}, nil
+  asked, strange, shop = {}, nil, nil
   policies = {
     { name = "flags", path = "p/flags.lua", hash = "0123", is_gone = false, is_orphaned = false,
       reloads = 0, failures = 0 },
   }
   pages = admin.open {
-    guards = function() return { flags = flags, pay = pay } end,
+    guards = function() return { flags = flags, pay = pay, shop = shop } end,
     policies = function() return policies end,
     since = function(ms) return ("12:%02.0f"):format(ms / 1000 % 60) end,
   }
@@ -88,6 +88,21 @@ describe("neap status", function()
     says "flags/default  half_open"
     says "\n  probes: 1 under way, 0 succeeded, 0 failed\n"
     flags:report(permit, "success")
+  end)
+
+  it("says that a closed one lets only a share of the calls in: the ramp", function()
+    shop = guards.new("shop", { clock = clock, rules = { failures = 1, cooldown_ms = 5000,
+      jitter = 0, probes = 1, successes = 1, ramp_ms = 10000 } })
+    fail(shop)
+    clock:advance(5000)
+    shop:report(shop:acquire(), "success")
+    clock:advance(4000)
+    assert.equal(0, neap "status shop")
+    says "shop/default  closed"
+    says "\n  ramp: lets 40 % of the calls in\n"
+    clock:advance(6000)
+    neap "status shop"
+    assert.is_nil(out:find("ramp", 1, true))
   end)
 
   it("says whose mode is in force, why and until when", function()

@@ -69,6 +69,9 @@ local function notes_of(row)
   elseif row.state == "half_open" then
     notes[#notes + 1] = ("probes: %.0f under way, %.0f succeeded, %.0f failed"):format(
       row.probes_in_flight, row.probes_succeeded, row.probes_failed)
+  elseif row.state == "closed" and row.admitted < 1 then
+    notes[#notes + 1] = ("ramp: lets %.0f %% of the calls in"):format(
+      math.floor(row.admitted * 100))
   end
   if row.neutral_share > 0.5 then
     notes[#notes + 1] = ("%.0f %% of its calls are neutral: it sees little"):format(
