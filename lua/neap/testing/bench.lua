@@ -26,6 +26,7 @@ local bench = {}
 
 local MOST_CALLS = 10000 -- until something is so
 local DEFAULT = "default" -- the key of calls that have no other
+local OVERFLOW = "*" -- of those whose key has no room
 
 ---@class (exact) neap.testing.Options of a policy under test
 ---@field params? table for the policy file
@@ -80,6 +81,19 @@ function Bench:seen()
   local snapshot = self.guard:snapshot(self.key)
   if not snapshot then place.error("no call was of the key %s yet", problem.shown(self.key)) end
   return snapshot
+end
+
+--- The breaker that is expected to be so; by its key where there are several.
+---@private
+---@return string
+function Bench:breaker_name()
+  if self.key then return "the breaker of the key " .. self.key end
+  for _, row in ipairs(self.guard:breakers()) do
+    if row.key ~= DEFAULT and row.key ~= OVERFLOW then
+      return "the breaker of the key " .. DEFAULT
+    end
+  end
+  return "the breaker"
 end
 
 local function came_to(call)
@@ -252,8 +266,9 @@ function Bench:calls_until(state, outcome, options)
     if snapshot and snapshot.state == state then return self end
     self:calls(1, outcome, options)
   end
-  expect.fail(self, "the breaker is " .. state,
-    ("after %d calls the breaker is %s"):format(MOST_CALLS, self:seen().state))
+  local name = self:breaker_name()
+  expect.fail(self, ("%s is %s"):format(name, state),
+    ("after %d calls %s is %s"):format(MOST_CALLS, name, self:seen().state))
 end
 
 --- Lets the time go by.
@@ -280,7 +295,8 @@ end
 function Bench:cool_down()
   local snapshot = self:seen()
   if snapshot.state ~= "open" then
-    expect.fail(self, "the breaker is open, to cool down", "the breaker is " .. snapshot.state)
+    local name = self:breaker_name()
+    expect.fail(self, name .. " is open, to cool down", ("%s is %s"):format(name, snapshot.state))
   end
   return self:advance(snapshot.retry_after_ms)
 end

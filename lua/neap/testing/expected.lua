@@ -28,12 +28,12 @@ end
 function Bench:is(state, cause)
   check_state(state)
   self.world:advance(0)
-  local is = self:seen().state
+  local is, name = self:seen().state, self:breaker_name()
   local moved = self.guard:last_transition(self.key)
   local why = moved and moved.to == is and cause and ", by " .. moved.cause or ""
   if is ~= state or cause and not (moved and moved.to == is and moved.cause == cause) then
-    expect.fail(self, ("the breaker is %s%s"):format(state, cause and ", by " .. cause or ""),
-      ("the breaker is %s%s"):format(is, why))
+    expect.fail(self, ("%s is %s%s"):format(name, state, cause and ", by " .. cause or ""),
+      ("%s is %s%s"):format(name, is, why))
   end
   return self
 end
