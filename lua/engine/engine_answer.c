@@ -203,8 +203,30 @@ neap_fallback_cause neap_cause_of(neap_outcome outcome) {
   }
 }
 
-/* engine.fallback(guard, line, cause, call, from, can_wait) -> answer | kept answer, source, age_ms
- * | nil */
+/* Takes what the three values on top say: an answer, or a kept answer, its source and age, or
+ * { elsewhere, pending, within_ms }, or nil. */
+static void take_answer(lua_State *L, neap_answer *out) {
+  int answer = lua_gettop(L) - 2;
+  if (lua_isuserdata(L, answer)) {
+    bool is_own = strcmp(luaL_checkstring(L, answer + 1), "last_good") == 0;
+    uint64_t age_ms = (uint64_t)lua_tointeger(L, answer + 2);
+    engine_read_kept(L, answer, out);
+    out->source = is_own ? "last_good" : "guard";
+    out->age_ms = age_ms;
+  } else if (!lua_isnil(L, answer)) {
+    lua_getfield(L, answer, "elsewhere");
+    out->elsewhere = lua_touserdata(L, -1);
+    lua_pop(L, 1);
+    if (!out->elsewhere) {
+      read_answer(L, answer, out);
+      return;
+    }
+    out->pending = number_field(L, answer, "pending");
+    out->within_ms = number_field(L, answer, "within_ms");
+  }
+}
+
+/* engine.fallback(guard, line, cause, call, from, can_wait) -> as take_answer() */
 static int ask(lua_State *L) {
   const asking *a = (const asking *)lua_touserdata(L, 1);
   engine_push_function(L, "fallback");
@@ -215,16 +237,7 @@ static int ask(lua_State *L) {
   lua_pushinteger(L, a->from);
   lua_pushboolean(L, a->can_wait);
   lua_call(L, 6, 3);
-  int answer = lua_gettop(L) - 2;
-  if (lua_isuserdata(L, answer)) {
-    bool is_own = strcmp(luaL_checkstring(L, answer + 1), "last_good") == 0;
-    uint64_t age_ms = (uint64_t)lua_tointeger(L, answer + 2);
-    engine_read_kept(L, answer, a->answer);
-    a->answer->source = is_own ? "last_good" : "guard";
-    a->answer->age_ms = age_ms;
-  } else if (!lua_isnil(L, answer)) {
-    read_answer(L, answer, a->answer);
-  }
+  take_answer(L, a->answer);
   return 0;
 }
 
@@ -258,7 +271,7 @@ static bool ask_chain(neap_guard *g, const char *key, size_t key_length, neap_fa
   if (g->first_good != LUA_NOREF) engine_run(e, ask_first, &a, g->name);
   if (answer->owner == NULL) engine_run(e, ask, &a, g->name);
   engine_leave(e, outer);
-  return answer->owner != NULL;
+  return answer->owner || answer->elsewhere;
 }
 
 bool neap_guard_fallback(neap_guard *g, const char *key, size_t key_length,
@@ -271,4 +284,66 @@ bool neap_guard_fallback_pending(neap_guard *g, const char *key, size_t key_leng
                                  neap_fallback_cause cause, const neap_request *request,
                                  const neap_result *result, neap_answer *answer) {
   return ask_chain(g, key, key_length, cause, request, result, answer, true);
+}
+
+/* ---- Asking elsewhere ------------------------------------------------------------------------ */
+
+typedef struct serving {
+  const neap_guard *guard;
+  void *whom;
+} serving;
+
+/* engine.serve(guard, whom) */
+static int serve(lua_State *L) {
+  const serving *s = (const serving *)lua_touserdata(L, 1);
+  engine_push_function(L, "serve");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, s->guard->ref);
+  if (s->whom)
+    lua_pushlightuserdata(L, s->whom);
+  else
+    lua_pushnil(L);
+  lua_call(L, 2, 0);
+  return 0;
+}
+
+void neap_guard_serve(neap_guard *g, void *whom) {
+  serving s = {g, whom};
+  if (!g->engine->is_closing) engine_run(g->engine, serve, &s, g->name);
+}
+
+typedef struct asked {
+  uint64_t pending;
+  const neap_answer *good; /* NULL: none */
+  neap_answer *answer;     /* NULL: nobody waits for it */
+} asked;
+
+/* engine.asked(pending, kept answer | nil, "gone" | nil) -> as take_answer() */
+static int go_on(lua_State *L) {
+  const asked *a = (const asked *)lua_touserdata(L, 1);
+  engine_push_function(L, "asked");
+  lua_pushinteger(L, (lua_Integer)a->pending);
+  if (a->good)
+    engine_push_kept(L, a->good);
+  else
+    lua_pushnil(L);
+  lua_pushstring(L, a->answer ? NULL : "gone");
+  lua_call(L, 3, 3);
+  if (a->answer) take_answer(L, a->answer);
+  return 0;
+}
+
+bool neap_guard_asked(neap_guard *g, uint64_t pending, const neap_answer *good,
+                      neap_answer *answer) {
+  neap_engine *e = g->engine;
+  if (answer) *answer = (neap_answer){.owner = NULL};
+  if (e->is_closing) return false;
+  asked a = {pending, good, answer};
+  engine_scope outer = engine_enter(e, NULL, NULL, false);
+  if (!engine_run(e, go_on, &a, g->name)) { /* no memory for it, perhaps: its place is given back */
+    a = (asked){pending, NULL, NULL};
+    engine_run(e, go_on, &a, g->name);
+    if (answer) neap_answer_free(answer);
+  }
+  engine_leave(e, outer);
+  return answer && (answer->owner || answer->elsewhere);
 }

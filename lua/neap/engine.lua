@@ -29,6 +29,9 @@ local native -- what C gave: attach, renew, forget, notify, log, now
 local handles = {} -- of guards, for C
 local paths = {} -- of guards' files, by name
 local pending, refreshing, replaying = {}, {}, {} -- what C is to say more about, by number
+local asking = {} -- chains that wait for another guard's dependency, by number
+local current -- the chain that runs now, if it may wait
+local served = {} -- whom the program asks for a guard: what neap_guard_serve() was given
 local last_number = 0
 
 local function next_number()
@@ -80,6 +83,19 @@ function host.sync(descriptor, done)
     if err then done(nil, err) else done(true) end
   end)
   if not request then done(nil, message) end
+end
+
+local FIELDS = { "headers", "body", "request", "args", "raw", "id" } -- as of engine_call.c
+
+--- Has the program ask another guard's dependency: the answer, or nil, and "gone" if nobody waits
+--- for it any more.  Meanwhile the chain stands still, and what C knows of the call is forgotten.
+function host.elsewhere(other, call, by_ms)
+  local whom = served[other]
+  if not current or not whom then return nil end
+  for _, field in ipairs(FIELDS) do
+    local _ = call[field] -- made when it is looked at
+  end
+  return coroutine.yield(whom, by_ms)
 end
 
 local function has_body(headers)
@@ -273,15 +289,10 @@ function engine.when_kept(number)
   one.durable(function(ok) native.kept(number, ok == true) end)
 end
 
---- Asks the chain, from that stage on: an answer as engine_answer.c reads it | one that it keeps,
---- its source and age | nil.
-function engine.fallback(of_guard, of_line, cause, call, from, can_wait)
-  call.cause, call.key = cause, of_line.key
-  host.waits_later = can_wait
-  local answered, value, err, info =
-    of_guard.chain:run(of_line, of_guard.policy, call, nil, consult, from)
+--- What a chain has said, for C.
+local function answer_of(of_guard, answered, value, err, info)
   if not answered then return nil end
-  if info.source == "queue" then return queued(of_guard, info) end
+  if info.id then return queued(of_guard, info) end
   if value == nil then
     return {
       status = err.status or 503, headers = {}, source = info.source, kind = err.kind,
@@ -296,6 +307,58 @@ function engine.fallback(of_guard, of_line, cause, call, from, can_wait)
   end
   answer.source, answer.age_ms = info.source, info.age_ms
   return answer
+end
+
+--- Runs a chain until it ends, or has to wait for another guard's dependency.
+local function go_on(one, ...)
+  current, host.waits_later = one, true
+  local results = table.pack(coroutine.resume(one.thread, ...))
+  current = nil
+  if coroutine.status(one.thread) == "dead" then
+    if not results[1] then error(results[2], 0) end
+    return answer_of(one.guard, table.unpack(results, 2, 5))
+  end
+  local number, whom, by_ms = next_number(), results[2], results[3]
+  asking[number] = one
+  return {
+    elsewhere = whom, pending = number,
+    within_ms = by_ms and math.max(1, math.ceil(by_ms - native.now())),
+  }
+end
+
+local function has_guard(stages)
+  for _, stage in ipairs(stages) do
+    if stage.kind == "guard" then return true end
+  end
+  return false
+end
+
+--- Asks the chain, from that stage on: an answer as engine_answer.c reads it | one that it keeps,
+--- its source and age | nil.
+function engine.fallback(of_guard, of_line, cause, call, from, can_wait)
+  call.cause, call.key = cause, of_line.key
+  local of_policy = of_guard.policy
+  if can_wait and next(served) and has_guard(of_policy.stages) then
+    local chain = of_guard.chain
+    return go_on({ guard = of_guard, thread = coroutine.create(chain.run) }, chain, of_line,
+      of_policy, call, nil, consult, from)
+  end
+  host.waits_later = can_wait
+  return answer_of(of_guard, of_guard.chain:run(of_line, of_policy, call, nil, consult, from))
+end
+
+--- From now on the program asks that guard's dependency for others: as C calls it; nil: no more.
+function engine.serve(of_guard, whom)
+  served[of_guard] = whom
+end
+
+--- What came of asking it, for the chain of that number: as engine.fallback.
+---@param answer userdata|nil
+---@param message "gone"|nil
+function engine.asked(number, answer, message)
+  local one = asking[number]
+  asking[number] = nil
+  if one then return go_on(one, answer, message) end
 end
 
 --- A last good answer before anybody is asked: it, its age, and the number of a refresh that is due

@@ -17,6 +17,7 @@ local caps = require "neap.caps"
 local core = require "neap.core"
 local durables = require "neap.durables"
 local refusal = require "neap.refusal"
+local retry = require "neap.retry"
 local revalidate = require "neap.revalidate"
 local store = require "neap.store"
 
@@ -191,9 +192,35 @@ local function is_in(trail, guard)
   return false
 end
 
+--- A call that was never sent can't have been carried out.
+local function was_sent(call)
+  return call.cause ~= "refused" and call.phase ~= "connect"
+end
+
+local WAITS = { guard = true, queue = true }
+
+--- How long a stage may take: its own timeout, and where it waits for something, what is left of
+--- the call's deadline.  What takes no time answers after that, too.
+local function limit_of(stage, by_ms, now_ms)
+  local limit_ms = stage.timeout_ms or UNBOUNDED
+  if not by_ms or not WAITS[stage.kind] then return limit_ms end
+  return math.min(limit_ms, by_ms - now_ms)
+end
+
+--- Has the other guard's dependency asked where it is the program that makes the calls, behind that
+--- guard's breaker.  Nil: nobody was asked, or nothing came of it.  "gone": nobody waits any more.
+local function ask_elsewhere(self, stage, line, other, call, by_ms)
+  local may_be_sent = stage.sent or not was_sent(call) or retry.is_idempotent(call.request)
+  if not may_be_sent then return nil end
+  local answer, message = self.host.elsewhere(other, call, by_ms)
+  if message == "gone" then return "gone" end
+  if answer ~= nil then return "answered", answer, { source = "guard", guard = stage.guard } end
+  return by_ms and line.native:now() >= by_ms and "timeout" or nil
+end
+
 --- The other guard calls what it was given to serve with, behind its own breaker; or, if it has
---- nothing of the kind, asks its own chain.
-function ask.guard(self, stage, line, call, trail, _, by_ms)
+--- nothing of the kind, or nothing came of it elsewhere, asks its own chain.
+function ask.guard(self, stage, line, call, trail, now_ms, by_ms)
   local other = self.find(stage.guard)
   if not other then return "failed", ("there is no guard %s"):format(tostring(stage.guard)) end
   local depth = trail and trail.depth or 0
@@ -207,12 +234,23 @@ function ask.guard(self, stage, line, call, trail, _, by_ms)
       unpack(args, 1, args.n or #args))
     if not value and err ~= nil then return "declined" end
   else
+    if self.host.elsewhere then
+      local limit_ms = limit_of(stage, by_ms, now_ms)
+      by_ms = limit_ms < UNBOUNDED and now_ms + limit_ms or nil
+      local result, answer, of_guard = ask_elsewhere(self, stage, line, other, call, by_ms)
+      if result then return result, answer, of_guard end
+    end
     local answered
     answered, value, err, info =
       other.chain:run(other.line, other.policy, call, here, nil, nil, by_ms)
+    if answered == nil then return "gone" end
     if not answered or err ~= nil then return "declined" end
   end
-  return "answered", value, { source = "guard", guard = stage.guard, age_ms = info and info.age_ms }
+  info = info or {}
+  return "answered", value, {
+    source = "guard", guard = stage.guard, age_ms = info.age_ms, id = info.id,
+    durable = info.durable,
+  }
 end
 
 --- What is on the disk when its caller is told so: now, after a wait, or (info.durable) when the
@@ -227,11 +265,6 @@ local function make_durable(self, queue, entry, now_ms, info)
   if self.host.wait then ok, message = self.host.wait(durable) end
   if ok == false then return queue:commit(entry, now_ms) end
   return ok, message
-end
-
---- A call that was never sent can't have been carried out.
-local function was_sent(call)
-  return call.cause ~= "refused" and call.phase ~= "connect"
 end
 
 --- The call is kept, to be made when the dependency is back.
@@ -263,8 +296,6 @@ local function ask_by_host(self, stage, line, call, trail, now_ms, limit_ms, by_
   return answer[1], answer[2], answer[3], answer[4]
 end
 
-local WAITS = { guard = true, queue = true }
-
 --- Only a guard's calls and a queue's disk are waited for, so only they are given up; all else is
 --- found out to be late when it ends.
 local function ask_in_time(self, stage, line, call, trail, now_ms, limit_ms, by_ms)
@@ -273,14 +304,6 @@ local function ask_in_time(self, stage, line, call, trail, now_ms, limit_ms, by_
     return ask_by_host(self, stage, line, call, trail, now_ms, math.ceil(limit_ms), by_ms)
   end
   return ask[stage.kind](self, stage, line, call, trail, now_ms, by_ms)
-end
-
---- How long a stage may take: its own timeout, and where it waits for something, what is left of
---- the call's deadline.  What takes no time answers after that, too.
-local function limit_of(stage, by_ms, now_ms)
-  local limit_ms = stage.timeout_ms or UNBOUNDED
-  if not by_ms or not WAITS[stage.kind] then return limit_ms end
-  return math.min(limit_ms, by_ms - now_ms)
 end
 
 -- ---- The chain --------------------------------------------------------------------------------
@@ -339,6 +362,7 @@ local function ask_stage(self, stage, line, call, trail, by_ms)
   local took_ms = math.max(0, line.native:now() - began_ms)
   if not ok then result, value = "failed", result end
   if cap then leave(cap, ticket, ok and info) end
+  if result == "gone" then return nil end
   if result == "failed" then self.fault("fallback." .. stage.kind, value) end
   if result == "answered" and took_ms > limit_ms then result = "timeout" end
   count(self, stage, result, took_ms)
@@ -353,7 +377,8 @@ end
 ---@param describe function|nil completes `call` before a stage that may look at it
 ---@param from integer|nil the first stage to be asked; nil: 1
 ---@param by_ms number|nil the call's deadline, an instant; nil: none
----@return boolean answered, any value, any err, neap.Info|nil info
+---@return boolean|nil answered nil: nobody waits for an answer any more
+---@return any value, any err, neap.Info|nil info
 function Chain:run(line, policy, call, trail, describe, from, by_ms)
   for i = from or 1, #policy.stages do
     local stage = policy.stages[i]
@@ -364,6 +389,7 @@ function Chain:run(line, policy, call, trail, describe, from, by_ms)
     end
     local answered, value, err, info = one(self, stage, line, call, trail, by_ms)
     if answered then return true, value, err, info end
+    if answered == nil then return nil end
   end
   return false
 end

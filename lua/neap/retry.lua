@@ -112,6 +112,14 @@ local IDEMPOTENT = {
   GET = true, HEAD = true, OPTIONS = true, TRACE = true, PUT = true, DELETE = true,
 }
 local FAILED = { failure = true, timeout = true }
+
+--- May a request be sent twice, by its method?
+---@param request table|nil
+---@return boolean
+function retry.is_idempotent(request)
+  return request ~= nil and IDEMPOTENT[request.method] == true
+end
+
 local NOBODY_KNOWS = "what fails is not tried again: nobody knows whether the calls may be made "
   .. "twice; let the policy's retry.on say so"
 
@@ -119,7 +127,7 @@ local NOBODY_KNOWS = "what fails is not tried again: nobody knows whether the ca
 local function is_safe(guard, call)
   if call.phase == "connect" then return true end
   local request = call.request
-  if request then return IDEMPOTENT[request.method] == true end
+  if request then return retry.is_idempotent(request) end
   guard:warn("retry", NOBODY_KNOWS)
   return false
 end

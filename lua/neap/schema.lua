@@ -207,6 +207,9 @@ schema.stages = {
   guard = {
     { key = "name", kind = "text", required = true,
       doc = "The policy whose guard answers instead." },
+    { key = "sent", kind = "boolean", default = false,
+      doc = "In the sidecar, true: any request goes there.  false: after a failure only GET, HEAD, "
+        .. "OPTIONS, TRACE, PUT and DELETE: another may have been carried out." },
     CONCURRENT, TIMEOUT,
   },
   queue = {

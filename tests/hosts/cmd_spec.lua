@@ -309,6 +309,19 @@ return {
     assert.equal(5, plan.drain_ms)
   end)
 
+  it("has routes that only other policies' fallbacks use", function()
+    local second = '    { name = "second", policy = "http_upstream", upstream = "http://r", '
+      .. 'prefix = false },\n'
+    local text = GOOD:gsub('    { name = "pay"', second .. "%0")
+    local plan = run { "serve", write("replica.lua", text) }
+    local serves = {}
+    for i, route in ipairs(plan.routes) do
+      serves[i] = route.name .. " " .. tostring(route.serves)
+    end
+    assert.same({ "pay true", "deep nil", "flags nil", "all nil", "second true" }, serves)
+    assert.is_false(plan.routes[5].prefix)
+  end)
+
   it("is like the one in examples/demo", function()
     local plan, _, err = run { "serve", "examples/demo/routes.lua" }
     assert.equal("", err)
@@ -339,6 +352,11 @@ return {
       "6: routes[1].upstream: 5: must be a text" },
     { 'prefix = "/flags",',             'prefix = "flags",',
       '7: routes[2].prefix: "flags": must be a path that begins with /' },
+    { 'prefix = "/flags",',             'prefix = false, host = "a",',
+      "7: routes[2].host: prefix = false: it takes no requests, whatever their host" },
+    { 'policy = "http_upstream" },',    'policy = "http_upstream", prefix = false },\n'
+      .. '{ name = "re", policy = "http_upstream", upstream = "http://a", prefix = false },',
+      "7: routes[2].prefix: false: route all is for fallbacks on http_upstream, too; " },
     { 'prefix = "/flags/in"',           'prefix = "/flags"',
       "8: routes[3]: route flags is for the same host and prefix" },
     { 'name = "deep"',                  'name = "flags"',

@@ -285,6 +285,175 @@ static void test_client_leaves(void **state) {
   close_all();
 }
 
+/* ---- Another route's upstream ---------------------------------------------------------------- */
+
+/* The chain has a stage that asks this very route, which nothing forbids; the first call fails. */
+static int ask_elsewhere(const char *request, uint64_t within_ms) {
+  open_all();
+  proxy_serve(route);
+  guard.source = "guard";
+  guard.answer = (neap_answer){.elsewhere = guard.served, .pending = 9, .within_ms = within_ms};
+  int c = dial_proxy();
+  say(c, request);
+  int up = answer_call(upstream);
+  hear(up, "\r\n\r\n");
+  say(up, "HTTP/1.1 500 No\r\nContent-Length: 3\r\nX-By: first\r\n\r\nbad");
+  hear(up, "\r\n\r\n");
+  guard.source = NULL;
+  return c + up * 1000;
+}
+
+#define CLIENT(both)   ((both) % 1000)
+#define UPSTREAM(both) ((both) / 1000)
+
+static void close_both(int both) {
+  close(CLIENT(both));
+  close(UPSTREAM(both));
+  close_all();
+}
+
+static void test_elsewhere(void **state) {
+  (void)state;
+  int both = ask_elsewhere(GET, 0);
+  assert_holds(heard, "GET /a HTTP/1.1\r\n");
+  assert_holds(heard, "If-None-Match: \"1\"\r\n"); /* it is the client's request, all of it */
+  say(UPSTREAM(both), OK(5, "other"));
+  hear(CLIENT(both), "other");
+  assert_begins(heard, "HTTP/1.1 200 OK\r\n");
+  assert_holds(heard, "\r\nNeap-Source: guard\r\n");
+  assert_holds(heard, "\r\nCache-Control: no-store\r\n");
+  assert_int_equal(stats()->lent, 1);
+  assert_int_equal(guard.acquired, 2);
+  close_both(both);
+}
+
+static void test_elsewhere_large(void **state) {
+  (void)state;
+  int both = ask_elsewhere(GET, 0), left = 1 << 20;
+  char block[4096];
+  memset(block, 'x', sizeof block);
+  say(UPSTREAM(both), "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n");
+  for (; left; left -= (int)sizeof block) say_bytes(UPSTREAM(both), block, sizeof block);
+  for (left = 1 << 20; left > 0;) { /* and a head */
+    ssize_t n = recv(CLIENT(both), block, sizeof block, 0);
+    if (n > 0) left -= (int)n;
+    turn();
+  }
+  close_both(both);
+}
+
+static void test_elsewhere_too_large(void **state) {
+  (void)state;
+  int both = ask_elsewhere(GET, 0), left = 1 << 20;
+  char block[4096];
+  memset(block, 'x', sizeof block);
+  say(UPSTREAM(both), "HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\ny");
+  for (; left; left -= (int)sizeof block) say_bytes(UPSTREAM(both), block, sizeof block);
+  hear(CLIENT(both), "bad"); /* as the first one had it */
+  close_both(both);
+}
+
+/* With no answer there either the client gets the first one's, as it was. */
+static void test_elsewhere_fails(void **state) {
+  (void)state;
+  int both = ask_elsewhere(GET, 0);
+  say(UPSTREAM(both), "HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno");
+  hear(CLIENT(both), "bad");
+  assert_begins(heard, "HTTP/1.1 500 No\r\n");
+  assert_holds(heard, "\r\nX-By: first\r\n");
+  assert_holds(heard, "\r\nNeap-Source: primary\r\n");
+  assert_int_equal(guard.asked_again, 1);
+  close_both(both);
+}
+
+static void test_elsewhere_late(void **state) {
+  (void)state;
+  int both = ask_elsewhere(GET, 30);
+  hear(CLIENT(both), "bad");
+  assert_int_equal(guard.outcomes[NEAP_TIMEOUT], 1);
+  close_both(both);
+}
+
+/* What the client's own deadline cuts off says nothing about the other upstream. */
+static void test_elsewhere_too_late_for_the_client(void **state) {
+  (void)state;
+  int both = ask_elsewhere("GET /a HTTP/1.1\r\nHost: a\r\nNeap-Deadline-Ms: 60\r\n\r\n", 0);
+  hear(CLIENT(both), "bad");
+  assert_int_equal(guard.outcomes[NEAP_NEUTRAL], 1);
+  close_both(both);
+}
+
+static void test_elsewhere_refused(void **state) {
+  (void)state;
+  open_all();
+  proxy_serve(route);
+  guard.source = "guard";
+  guard.refuses = true;
+  guard.answer = (neap_answer){.elsewhere = guard.served, .pending = 9};
+  int c = dial_proxy();
+  say(c, GET);
+  hear(c, "}\n");
+  assert_begins(heard, "HTTP/1.1 503 Service Unavailable\r\n");
+  assert_holds(heard, "\"reason\":\"open\"");
+  assert_holds(heard, "\r\nRetry-After: 2\r\n"); /* of the first one's breaker */
+  close(c);
+  close_all();
+}
+
+static void test_elsewhere_client_leaves(void **state) {
+  (void)state;
+  int both = ask_elsewhere(GET, 0);
+  close(CLIENT(both));
+  turn_until(guard.gone);
+  assert_int_equal(guard.outcomes[NEAP_NEUTRAL], 1);
+  assert_int_equal(guard.asked_again, 0);
+  close(UPSTREAM(both));
+  close_all();
+}
+
+/* A call that was given up leaves nothing behind but what it was: late. */
+static void test_elsewhere_after_timeout(void **state) {
+  (void)state;
+  open_all();
+  proxy_serve(route);
+  guard.source = "guard";
+  guard.timeout_ms = 40;
+  guard.answer = (neap_answer){.elsewhere = guard.served, .pending = 9};
+  int c = dial_proxy();
+  say(c, GET);
+  int up = answer_call(upstream);
+  turn_until(guard.acquired == 2);
+  hear(c, "}\n");
+  assert_begins(heard, "HTTP/1.1 504 Gateway Timeout\r\n");
+  assert_int_equal(guard.outcomes[NEAP_TIMEOUT], 2);
+  close(up);
+  close(c);
+  close_all();
+}
+
+/* The first answer is too large to be kept until it is known whether the chain has one. */
+static void test_elsewhere_after_large(void **state) {
+  (void)state;
+  open_all();
+  proxy_serve(route);
+  guard.source = "guard";
+  guard.answer = (neap_answer){.elsewhere = guard.served, .pending = 9};
+  int c = dial_proxy();
+  say(c, GET);
+  int up = answer_call(upstream);
+  say(up, "HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\nbad");
+  int other = answer_call(upstream);
+  hear(other, "\r\n\r\n");
+  say(other, "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno");
+  hear(c, "}\n");
+  assert_begins(heard, "HTTP/1.1 502 Bad Gateway\r\n");
+  assert_holds(heard, "could not be kept");
+  close(up);
+  close(other);
+  close(c);
+  close_all();
+}
+
 #define IT(title, test)                                                                            \
   { title, test, loop_open, loop_close, NULL }
 
@@ -295,6 +464,16 @@ int main(void) {
       IT("keeps nothing of a refresh that fails", test_refresh_fails),
       IT("refreshes nothing that the breaker refuses", test_refresh_refused),
       IT("gives a refresh up at its deadline", test_refresh_too_late),
+      IT("asks another route's upstream for a stage of the chain", test_elsewhere),
+      IT("has a mebibyte from there", test_elsewhere_large),
+      IT("has no more than that from there", test_elsewhere_too_large),
+      IT("gives the first answer if there is none there", test_elsewhere_fails),
+      IT("waits there no longer than the stage may take", test_elsewhere_late),
+      IT("waits there no longer than the client", test_elsewhere_too_late_for_the_client),
+      IT("says why it was refused if it is refused there, too", test_elsewhere_refused),
+      IT("ends what it asks there when the client leaves", test_elsewhere_client_leaves),
+      IT("says that it was late if it is late there, too", test_elsewhere_after_timeout),
+      IT("has a problem for an error that was too large", test_elsewhere_after_large),
       IT("makes a queued call again as it was, with its id", test_replay),
       IT("tells what it came to, and leaves the client's own key", test_replay_verdicts),
       IT("tells when to try again, if the breaker refuses", test_replay_refused),

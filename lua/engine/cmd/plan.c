@@ -68,6 +68,7 @@ static plan_route route_of(lua_State *L) {
       .connect_ms = (uint32_t)number_of(L, "connect_ms"),
       .answer_ms = (uint32_t)number_of(L, "answer_ms"),
       .http2 = switch_of(L, "http2"),
+      .serves = switch_of(L, "serves"),
   };
 }
 

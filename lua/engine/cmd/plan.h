@@ -18,12 +18,12 @@ typedef struct plan_address {
 typedef struct plan_route {
   const char *name, *key;
   const char *host;   /* in lower case; NULL: any */
-  const char *prefix; /* of the path, ends at a segment's end */
+  const char *prefix; /* of the path, ends at a segment's end; NULL: no client's request */
   const char *upstream, *upstream_host, *upstream_port;
   const char *policy;
   const char *ca_file;
   uint32_t connect_ms, answer_ms;
-  bool http2;
+  bool http2, serves; /* serves: the fallbacks of other policies */
 } plan_route;
 
 typedef struct plan {

@@ -21,6 +21,7 @@ static bool host_matches(const char *wanted, http_slice host) {
 }
 
 static bool prefix_matches(const char *prefix, http_slice target) {
+  if (!prefix) return false;
   size_t length = strlen(prefix);
   if (length == 1) return true; /* "/": also for "*" */
   if (target.length < length || memcmp(target.data, prefix, length) != 0) return false;

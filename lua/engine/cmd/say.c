@@ -165,12 +165,14 @@ void say_no_more(serve *s) {
 static void say_routes(serve *s) {
   for (size_t i = 0; i < s->plan.route_count; i++) {
     const plan_route *r = &s->plan.routes[i];
-    const log_field fields[] = {{"route", r->name, 0},    {"host", r->host ? r->host : "*", 0},
-                                {"prefix", r->prefix, 0}, {"upstream", r->upstream, 0},
+    const char *host = r->host ? r->host : r->prefix ? "*" : "-";
+    const char *prefix = r->prefix ? r->prefix : "-";
+    const log_field fields[] = {{"route", r->name, 0},    {"host", host, 0},
+                                {"prefix", prefix, 0},    {"upstream", r->upstream, 0},
                                 {"policy", r->policy, 0}, {"key", r->key, 0}};
     log_line(s->L, s->plan.log, LOG_INFO, "route", fields, sizeof fields / sizeof *fields,
-             "%s%s -> %s, guarded by %s", r->host ? r->host : "", r->prefix, r->upstream,
-             r->policy);
+             "%s%s -> %s, guarded by %s", r->host ? r->host : "",
+             r->prefix ? r->prefix : "fallbacks", r->upstream, r->policy);
   }
 }
 

@@ -204,10 +204,14 @@ static bool open_route(serve *s, const plan_route *r, char *error, size_t size) 
       .http2 = r->http2,
       .ca_file = r->ca_file,
   };
-  if (proxy_open(&s->loop, &options, &s->routes[s->routes_open], why, sizeof why))
-    return s->routes_open++, true;
-  snprintf(error, size, "route %s: %s", r->name, why);
-  return false;
+  proxy_route **route = &s->routes[s->routes_open];
+  if (!proxy_open(&s->loop, &options, route, why, sizeof why)) {
+    snprintf(error, size, "route %s: %s", r->name, why);
+    return false;
+  }
+  if (r->serves) proxy_serve(*route);
+  s->routes_open++;
+  return true;
 }
 
 static bool open_routes(serve *s, char *error, size_t size) {

@@ -1,5 +1,6 @@
 /* background.c: a call that no client waits for: it refreshes a kept answer, or is one that a queue
- * has kept; see exchange.h for those that clients wait for.
+ * has kept; and one that another route's exchange makes for a stage of its chain.  See exchange.h for
+ * those that clients wait for.
  *
  *   acquire --refused--> told so
  *      |
@@ -11,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define ANSWER_MOST (1u << 20) /* bytes of a body for another route's client: it is held whole */
 
 struct background {
   proxy_route *route;
@@ -29,7 +32,9 @@ struct background {
 
   uint64_t refresh;    /* for neap_guard_refreshed(); 0: none */
   uint64_t token;      /* for neap_engine_replayed(), if there is an engine */
-  neap_engine *engine; /* NULL: a refresh */
+  neap_engine *engine; /* NULL: not of a queue */
+  exchange *asker;     /* for ex_asked(); NULL: none, or it has gone */
+  bool is_callers;     /* its time is what the client has, and less than the policy gives */
 };
 
 /* ---- Beginning and ending -------------------------------------------------------------------- */
@@ -55,7 +60,7 @@ static bool is_named(const neap_header *h, const char *const names[]) {
 
 /* Fields about framing are made anew, how long the client would wait is of no interest, and an
  * answer that is to be kept must be a whole one. */
-static bool is_dropped(const neap_header *h, bool is_refresh) {
+static bool is_dropped(const neap_header *h, bool is_whole) {
   static const char *const never[] = {
       "content-length",   "transfer-encoding", "expect", "connection",
       "neap-deadline-ms", "grpc-timeout",      NULL};
@@ -66,7 +71,7 @@ static bool is_dropped(const neap_header *h, bool is_refresh) {
                                            "if-range",
                                            "range",
                                            NULL};
-  return is_named(h, never) || (is_refresh && is_named(h, conditions));
+  return is_named(h, never) || (is_whole && is_named(h, conditions));
 }
 
 static neap_header add_header(char **to, const char *name, size_t name_length, const char *value,
@@ -75,7 +80,7 @@ static neap_header add_header(char **to, const char *name, size_t name_length, c
   return (neap_header){n, name_length, copy(to, value, value_length), value_length};
 }
 
-static void copy_request(background *b, const neap_request *q, const char *id) {
+static void copy_request(background *b, const neap_request *q, const char *id, bool is_whole) {
   size_t bytes = strlen(q->method) + q->target_length + 256;
   for (size_t i = 0; i < q->header_count; i++)
     bytes += q->headers[i].name_length + q->headers[i].value_length + 2;
@@ -89,7 +94,7 @@ static void copy_request(background *b, const neap_request *q, const char *id) {
   size_t n = 0;
   for (size_t i = 0; i < q->header_count; i++) {
     const neap_header *h = &q->headers[i];
-    if (is_dropped(h, !id)) continue;
+    if (is_dropped(h, is_whole)) continue;
     b->headers[n] = add_header(&to, h->name, h->name_length, h->value, h->value_length);
     if (http_name_is(h->name, h->name_length, "host"))
       b->request.host = (http_slice){b->headers[n].value, h->value_length};
@@ -128,7 +133,7 @@ static void background_over(background *b) {
 }
 
 static background *background_new(proxy_route *route, const char *key, size_t key_length,
-                                  const neap_request *question, const char *id) {
+                                  const neap_request *question, const char *id, bool is_whole) {
   background *b = must(calloc(1, sizeof *b));
   b->route = route;
   b->next = route->background;
@@ -141,7 +146,7 @@ static background *background_new(proxy_route *route, const char *key, size_t ke
   memcpy(b->key, key, key_length);
   b->key_length = key_length;
   b->keeps = true;
-  copy_request(b, question, id);
+  copy_request(b, question, id, is_whole);
   return b;
 }
 
@@ -168,10 +173,18 @@ static neap_replay verdict_of(neap_outcome outcome) {
   return outcome == NEAP_NEUTRAL ? NEAP_REPLAY_OWN : NEAP_REPLAY_LATER;
 }
 
+/* The exchange may be over when it returns. */
+static void tell_asker(background *b, const neap_answer *good) {
+  exchange *asker = b->asker;
+  b->asker = NULL;
+  if (asker) ex_asked(asker, good);
+}
+
 static void conclude(background *b, neap_ended_by ended_by) {
   const http_transfer *t = b->transfer;
   neap_request question = question_of(b);
-  bool has_body = b->keeps && ended_by == NEAP_ENDED_ANSWER;
+  bool is_whole = b->keeps && ended_by == NEAP_ENDED_ANSWER;
+  bool has_body = is_whole && b->held.length <= NEAP_BODY_MAX;
   neap_result result = {
       .ended_by = ended_by,
       .phase = t->phase,
@@ -189,16 +202,18 @@ static void conclude(background *b, neap_ended_by ended_by) {
   neap_outcome outcome = neap_guard_report(b->route->guard, &b->ticket, &result, &report);
   snprintf(reason, sizeof reason, "answered %d%s%s", result.status, report.reason ? ": " : "",
            report.reason ? report.reason : "");
-  if (b->refresh && outcome == NEAP_SUCCESS && has_body && ex_is_worth_keeping(b->route, t)) {
-    neap_answer good = {.status = t->status,
-                        .headers = t->headers,
-                        .header_count = t->header_count,
-                        .body = b->held.data,
-                        .body_length = b->held.length};
+  neap_answer good = {.status = t->status,
+                      .headers = t->headers,
+                      .header_count = t->header_count,
+                      .body = b->held.length ? b->held.data : NULL,
+                      .body_length = b->held.length};
+  bool is_queued = !b->refresh && !b->asker;
+  if (!is_queued && outcome == NEAP_SUCCESS && has_body && ex_is_worth_keeping(b->route, t))
     neap_guard_remember(b->route->guard, b->key, b->key_length, &question, &good);
-  }
   b->route->calls--;
   b->transfer = NULL;
+  bool is_good = is_whole && (outcome == NEAP_SUCCESS || outcome == NEAP_NEUTRAL);
+  tell_asker(b, is_good ? &good : NULL);
   tell_replayed(b, verdict_of(outcome), reason, 0);
   ex_slot_freed(b->route);
   background_over(b);
@@ -212,7 +227,7 @@ static bool on_data(void *data, http_transfer *t, const char *bytes, size_t leng
   background *b = data;
   (void)t;
   b->received += length;
-  if (b->held.length + length > NEAP_BODY_MAX) b->keeps = false;
+  if (b->held.length + length > (b->asker ? ANSWER_MOST : NEAP_BODY_MAX)) b->keeps = false;
   if (b->keeps) http_bytes_add(&b->held, bytes, length);
   return true;
 }
@@ -252,11 +267,11 @@ static const http_transfer_events events = {
 static void on_late(uv_timer_t *timer) {
   background *b = timer->data;
   http_transfer *t = b->transfer;
-  conclude(b, NEAP_ENDED_TIMEOUT);
+  conclude(b, b->is_callers ? NEAP_ENDED_CALLER : NEAP_ENDED_TIMEOUT);
   http_transfer_cancel(t);
 }
 
-static void background_start(background *b) {
+void background_go(background *b, uint64_t within_ms, bool is_callers) {
   proxy_route *route = b->route;
   neap_refusal refusal = {.reason = "too many calls at once"};
   neap_verdict verdict = NEAP_REFUSE_OPEN;
@@ -264,13 +279,16 @@ static void background_start(background *b) {
     verdict = neap_guard_acquire(route->guard, b->key, b->key_length, &b->ticket, &refusal);
   if (verdict > NEAP_ALLOW_BYPASS) {
     tell_replayed(b, NEAP_REPLAY_LATER, refusal.reason, refusal.retry_after_ms);
+    tell_asker(b, NULL);
     background_over(b);
     return;
   }
-  uint32_t timeout_ms = neap_guard_timeout_ms(route->guard);
+  uint64_t timeout_ms = neap_guard_timeout_ms(route->guard);
+  if (!timeout_ms) timeout_ms = route->options.answer_ms;
+  b->is_callers = is_callers && within_ms < timeout_ms;
   route->calls++;
   b->began_ns = uv_hrtime();
-  uv_timer_start(&b->timer, on_late, timeout_ms ? timeout_ms : route->options.answer_ms, 0);
+  uv_timer_start(&b->timer, on_late, within_ms < timeout_ms ? within_ms : timeout_ms, 0);
   b->transfer = http_transfer_new(route->upstream, &b->request, &events, b);
   b->transfer->method = NULL; /* it may lie where another one lay */
   http_transfer_go(b->transfer);
@@ -280,29 +298,55 @@ static void background_start(background *b) {
 
 void background_refresh(const exchange *ex, const neap_request *question, uint64_t refresh) {
   proxy_route *route = ex->route;
-  background *b = background_new(route, ex->key, ex->key_length, question, NULL);
+  background *b = background_new(route, ex->key, ex->key_length, question, NULL, true);
   b->refresh = refresh;
   route->stats.refreshed++;
-  background_start(b);
+  background_go(b, UINT64_MAX, false);
+}
+
+background *background_ask(proxy_route *route, const neap_request *question, exchange *asker) {
+  char key[NEAP_KEY_SIZE];
+  size_t length = neap_guard_key(route->guard, question, key);
+  background *b = background_new(route, length ? key : route->key,
+                                 length ? length : route->key_length, question, NULL, false);
+  b->asker = asker;
+  route->stats.lent++;
+  return b;
 }
 
 void proxy_replay(proxy_route *route, neap_engine *engine, const neap_queued *q) {
-  background *b = background_new(route, q->key, q->key_length, q->request, q->id);
+  background *b = background_new(route, q->key, q->key_length, q->request, q->id, false);
   b->engine = engine;
   b->token = q->token;
   route->stats.replayed++;
-  background_start(b);
+  background_go(b, UINT64_MAX, false);
+}
+
+/* In its middle. */
+static void background_end(background *b) {
+  http_transfer *t = b->transfer;
+  b->transfer = NULL;
+  b->route->calls--;
+  tell_replayed(b, NEAP_REPLAY_LATER, NULL, 0);
+  tell_asker(b, NULL);
+  background_over(b);
+  http_transfer_cancel(t);
+}
+
+/* As when a client leaves: it was no answer. */
+void background_forget(background *b) {
+  neap_request question = question_of(b);
+  neap_result result = {
+      .ended_by = NEAP_ENDED_CALLER, .phase = b->transfer->phase, .request = &question};
+  b->asker = NULL;
+  neap_guard_report(b->route->guard, &b->ticket, &result, NULL);
+  ex_slot_freed(b->route);
+  background_end(b);
 }
 
 void background_close(proxy_route *route) {
   while (route->background) {
-    background *b = route->background;
-    http_transfer *t = b->transfer;
-    b->transfer = NULL;
-    route->calls--;
-    neap_guard_abandon(route->guard, &b->ticket);
-    tell_replayed(b, NEAP_REPLAY_LATER, NULL, 0);
-    background_over(b);
-    http_transfer_cancel(t);
+    neap_guard_abandon(route->guard, &route->background->ticket);
+    background_end(route->background);
   }
 }

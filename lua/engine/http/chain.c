@@ -135,6 +135,14 @@ static void on_kept(void *data, bool is_kept) {
   send_problem(ex, 503, "the call could not be put into its queue", NULL);
 }
 
+/* Whether a client can be told that. */
+static bool is_tellable(neap_answer *answer) {
+  if (answer->elsewhere || !answer->status || (answer->status >= 200 && answer->status <= 599))
+    return true;
+  neap_answer_free(answer);
+  return false;
+}
+
 /* Nobody is told that it is queued before it is on the disk. */
 static void keep(exchange *ex, const neap_answer *answer) {
   uint64_t limit_ms = ex_deadline_ms(ex), left_ms = ex_left_ms(ex);
@@ -146,7 +154,92 @@ static void keep(exchange *ex, const neap_answer *answer) {
   neap_guard_when_kept(ex->route->guard, answer->pending, on_kept, ex);
 }
 
+/* ---- Another route's upstream ---------------------------------------------------------------- */
+
+static void ask_elsewhere(exchange *ex, const neap_answer *answer);
+
+void ex_ask_none(exchange *ex) {
+  if (ex->stage != EX_ASK) return;
+  if (ex->asking) background_forget(ex->asking);
+  ex->asking = NULL;
+  neap_guard_asked(ex->route->guard, ex->pending, NULL, NULL);
+}
+
+/* What came of the call is kept, for when the chain has no answer. */
+static void keep_last(exchange *ex) {
+  http_transfer *t = ex_take_transfer(ex);
+  if (t && t->ended) {
+    t->kept = true;
+    ex->last = t;
+    return;
+  }
+  if (t) http_transfer_cancel(t);
+  if (ex->end.ended_by != NEAP_ENDED_ANSWER) return;
+  ex->end.ended_by = NEAP_ENDED_TRANSPORT; /* too large, or before the request was sent */
+  ex->end.status = 502;
+}
+
+/* The chain has no answer: as if it had never been asked. */
+static void ask_in_vain(exchange *ex) {
+  http_refused refused = ex->refused;
+  ex->unanswered = true;
+  ex->stage = EX_AWAIT;
+  if (refused.reason)
+    ex_refused(ex, &(neap_refusal){refused.reason, refused.state, refused.retry_after_ms});
+  else if (ex->attempts)
+    ex_last(ex);
+  else
+    ex_too_late(ex);
+}
+
+static void chain_said(exchange *ex, neap_answer *answer, http_refused refused);
+
+void ex_asked(exchange *ex, const neap_answer *good) {
+  neap_answer answer;
+  bool has_answer = neap_guard_asked(ex->route->guard, ex->pending, good, &answer);
+  ex->asking = NULL;
+  ex->stage = EX_AWAIT; /* nobody is being asked now */
+  if (!has_answer || !is_tellable(&answer))
+    ask_in_vain(ex);
+  else
+    chain_said(ex, &answer, ex->refused);
+}
+
+/* One that has come about by the deadline of the client, which says nothing about the upstream, is
+ * told from one by ours. */
+static void ask_elsewhere(exchange *ex, const neap_answer *answer) {
+  proxy_route *other = answer->elsewhere;
+  neap_request question = ex_question(ex);
+  uint64_t left_ms = ex_left_ms(ex);
+  uint64_t within_ms = answer->within_ms ? answer->within_ms : UINT64_MAX;
+  bool is_callers = ex->by_client && left_ms < within_ms;
+  ex->stage = EX_ASK;
+  ex->pending = answer->pending;
+  ex_due(ex, DUE_ANSWER, UINT64_MAX);
+  ex_due(ex, DUE_HOLD, UINT64_MAX);
+  if (!left_ms) {
+    ex_asked(ex, NULL);
+    return;
+  }
+  ex->asking = background_ask(other, &question, ex);
+  background_go(ex->asking, left_ms < within_ms ? left_ms : within_ms, is_callers);
+}
+
 /* ---- Asking the chain ------------------------------------------------------------------------ */
+
+static void chain_said(exchange *ex, neap_answer *answer, http_refused refused) {
+  if (answer->elsewhere) {
+    ask_elsewhere(ex, answer);
+    return;
+  }
+  ex_drop_transfer(ex);
+  if (answer->pending) {
+    keep(ex, answer);
+    return;
+  }
+  ex->stage = EX_OVER;
+  chain_answer(ex, answer, refused);
+}
 
 /* Asks the chain, and if it answers drops the transfer and sends that.  A body that did not come
  * whole, or is over 64 KiB, cannot be given to it. */
@@ -154,22 +247,17 @@ static bool ask_chain(exchange *ex, neap_fallback_cause cause, const neap_result
                       http_refused refused) {
   neap_request question = ex_question(ex);
   neap_answer answer = {0};
-  if (!ex_body_is_whole(ex)) return false;
-  if (!neap_guard_fallback_pending(ex->route->guard, ex->key, ex->key_length, cause, &question,
-                                   result, &answer)) {
+  if (!ex_body_is_whole(ex) || ex->unanswered) return false;
+  if (!neap_guard_fallback_pending(ex->route->guard, ex->key, ex->key_length, cause,
+                                   &question, result, &answer)) {
     return false;
   }
-  if (answer.status && (answer.status < 200 || answer.status > 599)) {
-    neap_answer_free(&answer); /* nothing a client could be told */
-    return false;
+  if (!is_tellable(&answer)) return false;
+  if (answer.elsewhere) {
+    ex->refused = refused;
+    keep_last(ex);
   }
-  ex_drop_transfer(ex);
-  if (answer.pending) {
-    keep(ex, &answer);
-    return true;
-  }
-  ex->stage = EX_OVER;
-  chain_answer(ex, &answer, refused);
+  chain_said(ex, &answer, refused);
   return true;
 }
 

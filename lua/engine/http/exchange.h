@@ -41,6 +41,7 @@ typedef enum exchange_stage {
   EX_HOLD,
   EX_STREAM,
   EX_KEEP, /* its call is being put into a queue */
+  EX_ASK,  /* another route's upstream is asked, for a stage of the chain */
   EX_OVER
 } exchange_stage;
 
@@ -102,6 +103,11 @@ struct exchange {
   uint64_t received; /* bytes of its body */
   bool keeps;        /* the copy goes on */
   neap_answer later; /* EX_KEEP: what is said when the call is on the disk */
+
+  background *asking;   /* EX_ASK: the call to the other upstream; NULL: none */
+  uint64_t pending;     /* ... for the chain */
+  http_refused refused; /* ... what is said if the chain has no answer: that, if there is a reason */
+  bool unanswered;      /* the chain has none */
   bool blocked;      /* the client does not take more */
 };
 
@@ -115,6 +121,7 @@ struct proxy_route {
   proxy_stats stats;
   exchange *free;
   background *background;  /* all there are */
+  bool serves;             /* other routes' fallbacks */
   exchange *first, *final; /* of the queue for a slot */
   size_t calls;            /* to the upstream, now */
   neap_header *headers;    /* scratch */
@@ -158,9 +165,14 @@ void ex_problem(exchange *ex, int status, const char *detail);
 bool ex_at_once(exchange *ex);   /* whether it was answered before anybody was asked */
 void ex_unkept(exchange *ex);    /* it has waited too long for a queue */
 void ex_keep_none(exchange *ex); /* nobody waits for it any more */
+void ex_ask_none(exchange *ex);
+void ex_asked(exchange *ex, const neap_answer *good); /* NULL: no answer of use */
 
 /* background.c */
 void background_refresh(const exchange *ex, const neap_request *question, uint64_t refresh);
+background *background_ask(proxy_route *route, const neap_request *question, exchange *asker);
+void background_go(background *b, uint64_t within_ms, bool is_callers); /* ex_asked() follows, once */
+void background_forget(background *b);                                  /* ... or nothing */
 void background_close(proxy_route *route);
 
 /* verdict.c */

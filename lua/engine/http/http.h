@@ -286,6 +286,10 @@ bool proxy_open(uv_loop_t *loop, const proxy_options *options, proxy_route **out
 /* Answers the request from the route: to be called from on_request, takes the request over. */
 void proxy_begin(proxy_route *route, http_request *request);
 
+/* From now on the fallback.guard stages of other policies that name this route's have its upstream
+ * asked; of several routes of a policy, by the one that was told so last. */
+void proxy_serve(proxy_route *route);
+
 /* Makes a queued call again through that route, and tells the engine what it came to. */
 void proxy_replay(proxy_route *route, neap_engine *engine, const neap_queued *queued);
 
@@ -304,6 +308,7 @@ void proxy_close(proxy_route *route, void (*closed)(void *data), void *data);
   X(resent)         /* sent a second time */                                                       \
   X(retried)        /* attempts after the first, by the policy's retry */                          \
   X(refreshed)      /* calls behind clients' backs, for answers that are old */                    \
+  X(lent)           /* calls for other routes' fallbacks */                                        \
   X(replayed)       /* queued calls made again */                                                  \
   X(timeouts)       /* given up at the deadline */                                                 \
   X(errors_connect) /* no connection */                                                            \

@@ -68,7 +68,7 @@ static exchange *ex_take(proxy_route *route) {
   ex->body_total = ex->received = ex->probe_due = ex->by = ex->allowed_ms = 0;
   ex->attempts = 0;
   ex->end = (exchange_end){.phase = NEAP_PHASE_CONNECT};
-  ex->queued = ex->waited = ex->by_client = ex->cut = false;
+  ex->queued = ex->waited = ex->by_client = ex->cut = ex->unanswered = false;
   ex->body_done = ex->upload_waits = ex->keeps = ex->blocked = ex->admitted = false;
   return ex;
 }
@@ -100,6 +100,7 @@ void ex_over(exchange *ex) {
   ex_drop_transfer(ex);
   drop_last(ex);
   ex_keep_none(ex);
+  ex_ask_none(ex);
   ex->stage = EX_OVER;
   ex->request = NULL;
   for (int i = 0; i < DUE_COUNT; i++) ex->due[i] = 0;
@@ -333,6 +334,11 @@ bool proxy_open(uv_loop_t *loop, const proxy_options *options, proxy_route **out
   return true;
 }
 
+void proxy_serve(proxy_route *route) {
+  route->serves = true;
+  neap_guard_serve(route->guard, route);
+}
+
 void proxy_release(proxy_route *route) {
   if (--route->holds) return;
   void (*closed)(void *) = route->closed;
@@ -355,6 +361,7 @@ static void on_upstream_closed(void *data) { proxy_release(data); }
 void proxy_close(proxy_route *route, void (*closed)(void *data), void *data) {
   route->closed = closed;
   route->closed_data = data;
+  if (route->serves) neap_guard_serve(route->guard, NULL);
   background_close(route);
   for (exchange *ex = route->free; ex; ex = ex->next) {
     uv_close((uv_handle_t *)&ex->timer, on_exchange_closed);

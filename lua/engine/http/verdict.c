@@ -136,6 +136,7 @@ static void ex_remember(exchange *ex) {
 
 /* There is no other attempt, and this was its answer. */
 static void held_answer(exchange *ex, neap_outcome outcome, const neap_result *result) {
+  ex->end = (exchange_end){outcome, NEAP_ENDED_ANSWER, result->phase, 0};
   if (outcome != NEAP_SUCCESS && ex_chain(ex, neap_cause_of(outcome), result)) return;
   http_head head = primary_head(ex);
   http_transfer *t = ex_take_transfer(ex);
@@ -189,6 +190,7 @@ static void large_error(exchange *ex) {
   neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, false);
   result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
   neap_outcome outcome = ex_report(ex, &result);
+  ex->end = (exchange_end){outcome, NEAP_ENDED_ANSWER, result.phase, 0};
   if (outcome != NEAP_SUCCESS && ex_chain(ex, neap_cause_of(outcome), &result)) return;
   ex_stream(ex);
 }
@@ -323,8 +325,10 @@ static neap_fallback_cause cause_of(neap_ended_by ended_by, neap_outcome outcome
 /* There is no other attempt, and this one had no answer. */
 static void no_answer(exchange *ex, const exchange_end *end, const neap_result *result) {
   char text[256];
-  const char *detail = end->ended_by == NEAP_ENDED_TRANSPORT ? ex->transfer->error
-                                                             : late_text(ex, text, sizeof text);
+  const char *detail = late_text(ex, text, sizeof text);
+  if (end->ended_by == NEAP_ENDED_TRANSPORT)
+    detail = ex->transfer ? ex->transfer->error : "the upstream's answer could not be kept";
+  ex->end = *end;
   if (ex_chain(ex, cause_of(end->ended_by, end->outcome), result)) return;
   ex->route->stats.failed++;
   ex_problem(ex, end->status, detail);

@@ -30,7 +30,10 @@ local FILE_KEYS = {
 local ROUTE_KEYS = {
   name = readers.name,
   host = readers.host,
-  prefix = readers.prefix,
+  prefix = function(value)
+    if value == false then return false end
+    return readers.prefix(value)
+  end,
   upstream = readers.upstream,
   policy = readers.text,
   key = readers.name,
@@ -81,7 +84,7 @@ function config.route(values)
   local to = values.upstream or {}
   return {
     name = values.name, key = values.key or values.name,
-    host = values.host, prefix = values.prefix or "/",
+    host = values.host, prefix = values.prefix == nil and "/" or values.prefix,
     upstream = to.text, upstream_host = to.host, upstream_port = to.port and tostring(to.port),
     policy = values.policy and policy_files.name_of(values.policy),
     connect_ms = values.connect_ms, answer_ms = values.answer_ms,
@@ -98,6 +101,9 @@ local function read_route(given, path, complain)
   need(given, { "name", "upstream", "policy" }, path .. ".", complain)
   local values = read_fields(given, ROUTE_KEYS, path .. ".", complain)
   local is_clear = (given.host == nil or values.host) and (given.prefix == nil or values.prefix)
+  if given.host ~= nil and given.prefix == false then
+    complain(path .. ".host", "prefix = false: it takes no requests, whatever their host")
+  end
   return config.route(values), is_clear
 end
 
@@ -118,6 +124,28 @@ local function read_routes(given, complain)
     routes[i] = route
   end
   return routes
+end
+
+--- Which routes the fallback.guard stages of other policies ask: of each policy the one that takes
+--- no client's requests, or else its only one.
+local function mark_serving(routes, complain)
+  local own, any = {}, {}
+  for i, route in pairs(routes) do
+    local policy = route.policy
+    if policy then any[policy] = any[policy] == nil and route end -- false: there are several
+    if policy and route.prefix == false then
+      if own[policy] then
+        complain(("routes[%d].prefix"):format(i),
+          ("false: route %s is for fallbacks on %s, too; there can be one"):format(
+            own[policy].name or "?", policy))
+      end
+      own[policy] = route
+    end
+  end
+  for policy, route in pairs(any) do
+    route = own[policy] or route
+    if route then route.serves = true end
+  end
 end
 
 -- The file ----------------------------------------------------------------------------------------
@@ -212,6 +240,7 @@ function config.read(path)
   need(given, { "routes" }, "", complain)
   local given_routes = values.routes or {}
   values.routes = read_routes(given_routes, complain)
+  mark_serving(values.routes, complain)
   values.policies = add_policy_files(values, given_routes)
   if #values.policies > 0 then
     check_policies(values.routes, values.policies, complain)

@@ -28,7 +28,8 @@ local DEFAULT_LISTEN, DEFAULT_ADMIN = "127.0.0.1:8080", "127.0.0.1:9464"
 ---@class neap.cmd.route
 ---@field name string
 ---@field host? string
----@field prefix string
+---@field prefix string|false false: no client's request is for it
+---@field serves? boolean fallback.guard stages of other policies have its upstream asked
 ---@field upstream string
 ---@field upstream_host string
 ---@field upstream_port string
@@ -98,11 +99,13 @@ local function from_either(given)
   return values, { message }, true
 end
 
---- The more particular route is tried first: one with a host, then the one with the longer prefix.
+--- The more particular route is tried first: one with a host, then the one with the longer prefix;
+--- those that take no requests come last.
 local function in_order(routes)
   table.sort(routes, function(a, b)
     if (a.host ~= nil) ~= (b.host ~= nil) then return a.host ~= nil end
-    if #a.prefix ~= #b.prefix then return #a.prefix > #b.prefix end
+    local length_a, length_b = #(a.prefix or ""), #(b.prefix or "")
+    if length_a ~= length_b then return length_a > length_b end
     return a.name < b.name
   end)
   return routes

@@ -330,6 +330,8 @@ typedef struct neap_answer {
   uint64_t age_ms;         /* last_good: how old it is */
   uint64_t retry_after_ms; /* "fail": what to tell the client; 0: nothing */
   uint64_t pending;        /* of neap_guard_fallback_pending(): not true yet; 0: it is */
+  void *elsewhere;         /* ... nor an answer: whoever that is has to be asked */
+  uint64_t within_ms;      /* ... and has so long; 0: as long as its own policy says */
   void *owner;             /* the engine's */
 } neap_answer;
 
@@ -347,11 +349,27 @@ NEAP_API bool neap_guard_fallback(neap_guard *guard, const char *key, size_t key
                                   neap_fallback_cause cause, const neap_request *request,
                                   const neap_result *result, neap_answer *answer);
 
-/* The same, without waiting for the disk: if answer->pending is not 0, neap_guard_when_kept() has to
- * be called for it, and the answer is not to be told before that says so. */
+/* The same, without waiting: for the disk, or for a guard of neap_guard_serve().  If
+ * answer->elsewhere is set, there is no answer yet: see neap_guard_asked().  Else if answer->pending
+ * is not 0, neap_guard_when_kept() has to be called for it, and the answer is not to be told before
+ * that says so. */
 NEAP_API bool neap_guard_fallback_pending(neap_guard *guard, const char *key, size_t key_length,
                                           neap_fallback_cause cause, const neap_request *request,
                                           const neap_result *result, neap_answer *answer);
+
+/* From now on fallback.guard stages that name this guard have its dependency asked: not by the
+ * engine, but by the program, which gets `whom` (NULL: no more) as the answer's `elsewhere` from
+ * neap_guard_fallback_pending().  Without, such a stage asks this guard's own chain. */
+NEAP_API void neap_guard_serve(neap_guard *guard, void *whom);
+
+/* Goes on with a chain whose answer was `elsewhere`: the program has acquired from the guard that
+ * `whom` stands for, made the call and reported it.  `good` is what came of it, if that was a
+ * success or neutral; NULL: nothing of use.  `guard` is the one that was asked first.
+ *
+ * Answers as neap_guard_fallback_pending(), which may be elsewhere once more.  With NULL for `answer`
+ * the chain ends: nobody waits for it.  Each `elsewhere` is to be given back so, once. */
+NEAP_API bool neap_guard_asked(neap_guard *guard, uint64_t pending, const neap_answer *good,
+                               neap_answer *answer);
 
 /* Calls `kept` once, from the loop or from inside this call: is_kept true, and the answer is true;
  * or false, and the program answers by itself.  NULL: takes that back, nobody wants to know. */
