@@ -266,6 +266,18 @@ describe("the live policy", function()
     assert.same({ "open", 1, 2, 0, 0, 0 }, counts(guard)) -- by the live one's verdict
   end)
 
+  it("does not hear its shadow's warn, which the live one may say, too", function()
+    local says = 'trip = { failures = 9 }, classify = function() warn "oh" return "success" end'
+    local guard = new(candidate(says))
+    calls(guard, 500, 2)
+    guard:stats()
+    assert.same({ {}, 2 }, { logged, guard:snapshot().shadow.calls })
+    guard = new(NEXT, (LIVE:gsub("trip = { failures = 5 }", (says:gsub("9", "5")))))
+    calls(guard, 500, 2)
+    guard:stats()
+    assert.same({ "warning: flags: oh" }, logged)
+  end)
+
   it("needs no shadow, and then has none", function()
     local guard = new(NEXT, (LIVE:gsub('shadow = "next.lua",', "")))
     calls(guard, 500, 3)
