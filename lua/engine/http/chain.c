@@ -248,8 +248,8 @@ static bool ask_chain(exchange *ex, neap_fallback_cause cause, const neap_result
   neap_request question = ex_question(ex);
   neap_answer answer = {0};
   if (!ex_body_is_whole(ex) || ex->unanswered) return false;
-  if (!neap_guard_fallback_pending(ex->route->guard, ex->key, ex->key_length, cause,
-                                   &question, result, &answer)) {
+  if (!neap_guard_fallback_pending(ex->route->guard, ex->key, ex->key_length, cause, &question,
+                                   result, &answer)) {
     return false;
   }
   if (!is_tellable(&answer)) return false;

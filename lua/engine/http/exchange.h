@@ -104,11 +104,12 @@ struct exchange {
   bool keeps;        /* the copy goes on */
   neap_answer later; /* EX_KEEP: what is said when the call is on the disk */
 
-  background *asking;   /* EX_ASK: the call to the other upstream; NULL: none */
-  uint64_t pending;     /* ... for the chain */
-  http_refused refused; /* ... what is said if the chain has no answer: that, if there is a reason */
-  bool unanswered;      /* the chain has none */
-  bool blocked;      /* the client does not take more */
+  background *asking; /* EX_ASK: the call to the other upstream; NULL: none */
+  uint64_t pending;   /* ... for the chain */
+  http_refused
+      refused;     /* ... what is said if the chain has no answer: that, if there is a reason */
+  bool unanswered; /* the chain has none */
+  bool blocked;    /* the client does not take more */
 };
 
 struct proxy_route {
@@ -171,8 +172,9 @@ void ex_asked(exchange *ex, const neap_answer *good); /* NULL: no answer of use 
 /* background.c */
 void background_refresh(const exchange *ex, const neap_request *question, uint64_t refresh);
 background *background_ask(proxy_route *route, const neap_request *question, exchange *asker);
-void background_go(background *b, uint64_t within_ms, bool is_callers); /* ex_asked() follows, once */
-void background_forget(background *b);                                  /* ... or nothing */
+void background_go(background *b, uint64_t within_ms,
+                   bool is_callers);   /* ex_asked() follows, once */
+void background_forget(background *b); /* ... or nothing */
 void background_close(proxy_route *route);
 
 /* verdict.c */
