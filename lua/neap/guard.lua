@@ -399,15 +399,29 @@ local function watch_mode(self, of_key, set)
   end)
 end
 
+local ACTION = { for_ms = true, by = true, reason = true }
+
+--- A misspelt for_ms would be a mode for good.
+local function check_action(action)
+  if type(action) ~= "table" then error("action must be a table, got " .. type(action), 3) end
+  for name in next, action do
+    if not ACTION[name] then
+      error(("an action has no %s%s"):format(said(name),
+        suggest.hint(name, { "by", "for_ms", "reason" })), 3)
+    end
+  end
+end
+
 --- Sets the mode of one key, which goes before the policy's.
 ---@param key string|nil
 ---@param mode neap.Mode|nil nil: back to the policy's
 ---@param action? { for_ms?: number, by?: string, reason?: string } without for_ms: for good
 ---@return boolean|nil, string|nil message
 function Guard:mode(key, mode, action)
+  action = action or {}
+  check_action(action)
   local of_key = existing(self, key)
   if not of_key then return no_such_key(self, key) end
-  action = action or {}
   local now_ms = of_key.native:now()
   local ok, message = of_key.breaker:set_mode(now_ms, mode, action.for_ms)
   if not ok then return nil, message end

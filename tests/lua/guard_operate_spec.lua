@@ -142,6 +142,11 @@ describe("modes", function()
     assert.error_matches(function() g:mode(nil, "off") end, "mode must be \"auto\"")
     assert.matches("31 days", select(2, g:mode(nil, "shadow", { for_ms = 40 * 86400000 })))
     assert.same({ nil, "p has no key x yet" }, { g:mode("x", "shadow") })
+    -- for good, if nobody looked at it
+    assert.error_matches(function() g:mode(nil, "forced_open", { form_ms = 1000 }) end,
+      "an action has no form_ms: did you mean for_ms?")
+    assert.error_matches(function() g:mode(nil, "forced_open", 1000) end,
+      "action must be a table, got number")
     assert.is_nil(g:operator())
     assert.equal("auto", g:snapshot().mode)
   end)
