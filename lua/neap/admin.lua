@@ -384,7 +384,8 @@ end
 function Admin:route(request)
   local path, query = request.target:match("^([^?#]*)%??([^#]*)")
   local parts = {}
-  for part in path:gmatch("[^/]+") do parts[#parts + 1] = arguments.decode(part) end
+  for part in path:gmatch("/([^/]*)") do parts[#parts + 1] = arguments.decode(part) end
+  if parts[#parts] == "" then parts[#parts] = nil end -- but within the path it is a key
   local method = request.method == "HEAD" and "GET" or request.method
   if #parts == 0 and method == "GET" then return { status = 200, type = "text/plain; charset=utf-8",
     body = INDEX } end

@@ -250,6 +250,12 @@ describe("neap mode", function()
     says "flags/c"
   end)
 
+  it("reaches a key that is empty", function()
+    guards.call(flags, 200, 1, "")
+    assert.equal(0, neap "mode flags forced_open")
+    assert.equal("forced_open", flags:operator("").mode)
+  end)
+
   it("reaches a key that is no UTF-8", function()
     guards.call(flags, 200, 1, "\255x")
     guards.call(flags, 200, 1, "y")
