@@ -443,7 +443,7 @@ function Line:slots() end
 ---@return integer
 function Line:begun() end
 
---- Counts the calls that are overdue: slow before they end.  Nothing if no rule asks for slow calls.
+--- Counts the calls that are overdue: slow before they end.  Nothing if no rule asks for slow ones.
 ---@return integer|nil overdue
 ---@return neap.core.Moved|nil moved
 ---@return integer|nil wait_ms when to ask again
