@@ -115,6 +115,7 @@ static void push_options(lua_State *L, const neap_engine_options *o) {
       {"kept", engine_l_kept},
       {"pack", engine_l_pack},
       {"unpack", engine_l_unpack},
+      {"has_etag", engine_l_has_etag},
       {NULL, NULL},
   };
   lua_newtable(L);

@@ -185,6 +185,9 @@ int engine_l_forget(lua_State *L);
 /* Whether it asks for an answer that is made now. */
 bool engine_wants_new(const neap_request *request);
 
+/* Lua function: has_etag(kept answer, etag). */
+int engine_l_has_etag(lua_State *L);
+
 /* Pushes what tells the answer to e's request from all others, after a prefix, or nil. */
 void engine_push_identity(lua_State *L, const neap_engine *e, const char *prefix, size_t length);
 

@@ -187,10 +187,72 @@ static int keep(lua_State *L) {
   return 0;
 }
 
+/* ---- Still so -------------------------------------------------------------------------------- */
+
+static const neap_header *find(const neap_header *headers, size_t count, const char *name) {
+  for (size_t i = 0; i < count; i++)
+    if (is_named(&headers[i], name)) return &headers[i];
+  return NULL;
+}
+
+/* Without W/: a weak one says as well that nothing has changed that matters. */
+static const char *opaque(const char *tag, size_t *length) {
+  if (*length < 2 || tag[0] != 'W' || tag[1] != '/') return tag;
+  *length -= 2;
+  return tag + 2;
+}
+
+/* has_etag(kept answer, etag) -> whether it has that one */
+int engine_l_has_etag(lua_State *L) {
+  size_t length;
+  const char *wanted = luaL_checklstring(L, 2, &length);
+  const neap_answer *kept = engine_kept_answer(L, 1);
+  const neap_header *h = kept ? find(kept->headers, kept->header_count, "etag") : NULL;
+  bool is_same = false;
+  if (h) {
+    size_t own_length = h->value_length;
+    const char *own = opaque(h->value, &own_length);
+    wanted = opaque(wanted, &length);
+    is_same = length > 0 && own_length == length && memcmp(own, wanted, length) == 0;
+  }
+  lua_pushboolean(L, is_same);
+  return 1;
+}
+
+/* What a 304 is about: its ETag, or the only one that was asked for; NULL: nobody knows. */
+static const neap_header *validated(const neap_request *request, const neap_answer *answer) {
+  const neap_header *asked =
+      request ? find(request->headers, request->header_count, "if-none-match") : NULL;
+  const neap_header *etag = find(answer->headers, answer->header_count, "etag");
+  if (answer->status != 304 || !asked) return NULL;
+  if (etag) return etag;
+  return memchr(asked->value, ',', asked->value_length) ? NULL : asked;
+}
+
+typedef struct renewing {
+  neap_guard *guard;
+  const engine_line *line;
+  const neap_header *etag;
+} renewing;
+
+/* engine.renew(guard, line, call, etag) */
+static int renew(lua_State *L) {
+  const renewing *r = (const renewing *)lua_touserdata(L, 1);
+  engine_push_function(L, "renew");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, r->guard->ref);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, r->line->ref);
+  engine_push_call(L);
+  lua_pushlstring(L, r->etag->value, r->etag->value_length);
+  lua_call(L, 4, 0);
+  return 0;
+}
+
 void neap_guard_remember(neap_guard *g, const char *key, size_t key_length,
                          const neap_request *request, const neap_answer *answer) {
   neap_engine *e = g->engine;
-  if (e->is_closing || !g->remembers || !is_whole(request, answer)) return;
+  if (e->is_closing || !g->remembers) return;
+  const neap_header *etag = validated(request, answer);
+  if (!etag && !is_whole(request, answer)) return;
   bool is_private = !is_anybodys(answer);
   if (is_private && !g->has_keys) return;
   if (is_just_kept(g, key, key_length, request, answer)) return;
@@ -201,7 +263,11 @@ void neap_guard_remember(neap_guard *g, const char *key, size_t key_length,
                         .body_length = answer->body_length};
   keeping k = {g, engine_line_of(g, key, key_length, true), answer};
   if (!k.line) return;
+  renewing r = {g, k.line, etag};
   engine_scope outer = engine_enter(e, request, &result, is_private);
-  engine_run(e, keep, &k, g->name);
+  if (etag)
+    engine_run(e, renew, &r, g->name);
+  else
+    engine_run(e, keep, &k, g->name);
   engine_leave(e, outer);
 }

@@ -411,6 +411,12 @@ function engine.remember(of_guard, of_line, call, answer, bytes)
   of_guard.chain:remember(of_line, answer, bytes, call)
 end
 
+--- The dependency has answered 304: a kept answer with that ETag is as good as new.
+function engine.renew(of_guard, of_line, call, etag)
+  call.key = of_line.key
+  of_guard.chain:renew(of_line, call, function(value) return native.has_etag(value, etag) end)
+end
+
 -- ---- Operating --------------------------------------------------------------------------------
 
 function engine.mode(of_guard, key, by, reason, mode, for_ms)

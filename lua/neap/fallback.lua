@@ -438,6 +438,16 @@ function Chain:remember(line, value, bytes, call, ...)
   for i = 2, #stages do keep(self, stages[i], line, value, bytes, call, ...) end
 end
 
+--- The dependency has said that what was kept of such a call is still so.
+---@param call table as the policy's functions see it
+---@param fits fun(value: any): boolean whether that is the value meant
+function Chain:renew(line, call, fits)
+  for _, stage in ipairs(self.keeping) do
+    local key = key_of(self, stage, line, call)
+    if key ~= nil then self.stores[stage]:renew(key, line.native:now(), fits) end
+  end
+end
+
 --- A last good answer before anybody is asked, if the policy revalidates behind its callers' backs.
 ---@param policy table
 ---@param call table as the policy's functions see it

@@ -112,6 +112,18 @@ function Store:get(key, now_ms, max_age_ms)
   return entry.value, age_ms
 end
 
+--- Makes the value of that key as fresh as one that has just been put, if it fits.
+---@param fits fun(value: any): boolean
+---@return boolean renewed
+function Store:renew(key, now_ms, fits)
+  local entry = self.entries[key]
+  if not entry or not fits(entry.value) then return false end
+  entry.at_ms = now_ms
+  unlink(entry)
+  link_newest(self, entry)
+  return true
+end
+
 ---@return boolean
 function Store:has(key)
   return self.entries[key] ~= nil
@@ -131,14 +143,18 @@ function Store:list()
   return list
 end
 
---- Calls `told` whenever something has been kept.  Stores nobody asks this of pay nothing for it.
+--- Calls `told` whenever something has been kept or renewed.  Stores nobody asks this of pay nothing
+--- for it.
 ---@param told fun()
 function Store:on_put(told)
-  function self.put(...)
-    local kept = Store.put(...)
-    if kept then told() end
-    return kept
+  local function telling(method)
+    return function(...)
+      local has_changed = method(...)
+      if has_changed then told() end
+      return has_changed
+    end
   end
+  self.put, self.renew = telling(Store.put), telling(Store.renew)
 end
 
 --- Other bounds, from now on.

@@ -68,6 +68,56 @@ static void answers_with_the_last_good_answer_and_its_age(void **state) {
   assert_nothing(ask(g, get("/a")));
 }
 
+/* Clients that poll with an ETag are told 304, and nothing is sent that could be kept. */
+static void makes_what_was_validated_fresh_again(void **state) {
+  static const struct {
+    const char *asked, *told, *field; /* If-None-Match, ETag, and one more field of the 304 */
+    bool is_fresh;
+  } cases[] = {
+      {"\"1\"", "\"1\"", NULL, true},       {"\"1\"", "W/\"1\"", NULL, true},
+      {"\"1\"", NULL, NULL, true},          {"\"0\", \"1\"", "\"1\"", NULL, true},
+      {"\"0\", \"1\"", NULL, NULL, false}, /* which of them? */
+      {"\"2\"", "\"2\"", NULL, false},     /* another one than is kept */
+      {"\"1\"", "\"2\"", NULL, false},      {"*", NULL, NULL, false},
+      {NULL, "\"1\"", NULL, false}, /* not what was asked */
+      {"\"1\"", "\"1\"", "private", false}, {"\"1\"", "", NULL, false},
+  };
+  for (size_t i = 0; i < SIZE(cases); i++) {
+    fixture *f = *state;
+    neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+    neap_header etag = HEADER("ETag", "\"1\""), asked = HEADER("if-none-match", ""), told[2];
+    neap_request request = get("/a"), poll = get("/a");
+    neap_answer kept = good("1"), unchanged = {.status = 304, .headers = told}, answer;
+    kept.headers = &etag;
+    kept.header_count = 1;
+    neap_guard_remember(g, NULL, 0, &request, &kept);
+    f->now_ms += 9000;
+    if (cases[i].asked) {
+      asked.value = cases[i].asked;
+      asked.value_length = strlen(asked.value);
+      poll.headers = &asked;
+      poll.header_count = 1;
+    }
+    if (cases[i].told)
+      told[unchanged.header_count++] =
+          (neap_header){"etag", 4, cases[i].told, strlen(cases[i].told)};
+    if (cases[i].field)
+      told[unchanged.header_count++] =
+          (neap_header){"Cache-Control", 13, cases[i].field, strlen(cases[i].field)};
+    neap_guard_remember(g, NULL, 0, &poll, &unchanged);
+    f->now_ms += 5000;
+    bool is_fresh = neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer);
+    if (is_fresh != cases[i].is_fresh) fail_msg("case %zu: %d", i, is_fresh);
+    if (is_fresh) {
+      assert_int_equal(answer.age_ms, 5000);
+      assert_string_equal(answer.body, "1"); /* not the 304 */
+      assert_int_equal(answer.status, 200);
+      neap_answer_free(&answer);
+    }
+    fixture_close(f);
+  }
+}
+
 static void asks_only_for_what_the_policy_says(void **state) {
   fixture *f = *state;
   neap_guard *g = open_guard(f, "fallback.default 'here'");
@@ -486,6 +536,7 @@ static void says_whose_last_good_answer_it_is(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(answers_with_the_last_good_answer_and_its_age),
+      ENGINE_TEST(makes_what_was_validated_fresh_again),
       ENGINE_TEST(asks_only_for_what_the_policy_says),
       ENGINE_TEST(says_defaults_in_http),
       ENGINE_TEST(declines_what_cannot_be_said_in_http),

@@ -984,7 +984,7 @@ static void test_remembered(void **state) {
   assert_memory_equal(guard.kept_body, "hi", 2);
   static const char *const answers[] = {
       "HTTP/1.1 206 Partial Content\r\nContent-Length: 2\r\n\r\nhi",
-      "HTTP/1.1 304 Not Modified\r\n\r\n",
+      "HTTP/1.1 304 Not Modified\r\nNeap-Source: last_good\r\n\r\n",
       "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nhi",
       "HTTP/1.1 500 Oh\r\nContent-Length: 2\r\n\r\nhi",
       "HTTP/1.1 200 OK\r\nNeap-Source: last_good\r\nContent-Length: 2\r\n\r\nhi",
@@ -996,9 +996,14 @@ static void test_remembered(void **state) {
     hear_message(c, i == 1 ? 0 : 2);
   }
   assert_int_equal(guard.remembered, 1);
+  say(c, GET);
+  hear(u, "\r\n\r\n");
+  say(u, "HTTP/1.1 304 Not Modified\r\n\r\n"); /* what was kept is as good as new */
+  hear_message(c, 0);
+  assert_int_equal(guard.remembered, 2);
   guard.wants = 0; /* nobody would use it */
   round_trip(c, u);
-  assert_int_equal(guard.remembered, 1);
+  assert_int_equal(guard.remembered, 2);
   close(c), close(u);
   close_all();
 }

@@ -11,6 +11,22 @@ describe("a store of answers", function()
     assert.equal(1, s.count)
   end)
 
+  it("makes a value fresh again, if it is the one that is meant", function()
+    local told = 0
+    local s = store.new(2, 10000)
+    s:on_put(function() told = told + 1 end)
+    s:put("a", "old", 100)
+    s:put("b", 1, 150)
+    assert.is_false(s:renew("a", 200, function(value) return value ~= "old" end))
+    assert.is_false(s:renew("c", 200, function() error "nobody is there to be asked" end))
+    assert.equal(2, told)
+    assert.is_true(s:renew("a", 200, function(value) return value == "old" end))
+    assert.equal(3, told)
+    s:put("c", 1, 210) -- b has been unused for longest now
+    assert.same({ "old", 50 }, { s:get("a", 250, 1000) })
+    assert.is_false(s:has "b")
+  end)
+
   it("takes nil and false for what they are", function()
     local s = store.new(10, 10000)
     s:put("f", false, 0)

@@ -111,11 +111,11 @@ static http_head primary_head(exchange *ex) {
   return head;
 }
 
-/* A whole representation, and the upstream's own (not one it had from a chain). */
+/* A whole representation, or the word that it has not changed, and the upstream's own (not one it
+ * had from a chain). */
 bool ex_is_worth_keeping(const proxy_route *route, const http_transfer *t) {
-  if (t->status < 200 || t->status > 299 || t->status == 206 ||
-      !neap_guard_wants_body(route->guard))
-    return false;
+  bool is_whole = t->status >= 200 && t->status <= 299 && t->status != 206;
+  if ((!is_whole && t->status != 304) || !neap_guard_wants_body(route->guard)) return false;
   const neap_header *source = http_field_find(t->headers, t->header_count, "neap-source");
   return !source || http_name_is(source->value, source->value_length, "primary");
 }

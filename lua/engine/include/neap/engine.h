@@ -388,6 +388,8 @@ NEAP_API void neap_answer_free(neap_answer *answer);
  * kept, and none that says Cache-Control: no-store or private, has a Set-Cookie, or a Vary on
  * anything else: what tells clients apart by another header has to say one of these.
  *
+ * An answer 304 to a request with If-None-Match makes the kept answer with that ETag fresh again.
+ *
  * Effects: copies the answer, within the stage's max_entries and max_bytes; if it is the same, not
  *          again within 250 ms or a tenth of max_age_ms. */
 NEAP_API void neap_guard_remember(neap_guard *guard, const char *key, size_t key_length,
