@@ -93,7 +93,7 @@ describe("what is expected and not so", function()
     { [[x:call(200):takes(5)]],
       "call 1 took 0 ms; expected: it takes 5 ms" },
     { [[x:calls(9, 200):counts_as "neutral"]],
-      "call 1 (of 9) counts as success; expected: it counts as neutral" },
+      "call 1 (one of 9) counts as success; expected: it counts as neutral" },
     { [[x:start():counts_as "success"]],
       "call 1 is under way; expected: it counts as success" },
   }

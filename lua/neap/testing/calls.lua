@@ -34,7 +34,7 @@ local Calls = {}
 Calls.__index = Calls
 
 local function named(self, call)
-  local of_many = #self > 1 and (" (of %d)"):format(#self) or ""
+  local of_many = #self > 1 and (" (one of %d)"):format(#self) or ""
   return ("call %d%s"):format(call.n, of_many)
 end
 
