@@ -84,6 +84,7 @@ static void read_answer(lua_State *L, int table, neap_answer *answer) {
   answer->age_ms = number_field(L, table, "age_ms");
   answer->retry_after_ms = number_field(L, table, "retry_after_ms");
   answer->pending = number_field(L, table, "pending");
+  answer->within_ms = number_field(L, table, "within_ms");
 
   neap_header *rows = (neap_header *)malloc(count * sizeof *rows + bytes + 1);
   if (!rows) luaL_error(L, "no memory for an answer of %I bytes", (LUAI_UACINT)bytes);

@@ -57,15 +57,25 @@ static int when_kept(lua_State *L) {
   return 0;
 }
 
+/* engine.unkept(pending) */
+static int unkept(lua_State *L) {
+  const numbered *n = (const numbered *)lua_touserdata(L, 1);
+  engine_push_function(L, "unkept");
+  lua_pushinteger(L, (lua_Integer)n->number);
+  lua_call(L, 1, 0);
+  return 0;
+}
+
 void neap_guard_when_kept(neap_guard *g, uint64_t pending, void (*kept)(void *data, bool is_kept),
                           void *data) {
   neap_engine *e = g->engine;
+  numbered n = {pending};
   if (!kept) {
     free(take_waiter(e, pending));
+    if (!e->is_closing) engine_run(e, unkept, &n, g->name);
     return;
   }
   engine_waiter *w = (engine_waiter *)calloc(1, sizeof *w);
-  numbered n = {pending};
   if (!w || e->is_closing) {
     free(w);
     kept(data, false);

@@ -273,20 +273,30 @@ local function queued(of_guard, info)
   local number
   if info.durable then
     number = next_number()
-    pending[number] = { guard = of_guard, durable = info.durable }
+    pending[number] = info
   end
   return {
     status = 202, headers = { "Content-Type", "application/json" },
     body = ('{"id":"%s"}'):format(info.id), source = "queue", pending = number,
+    within_ms = info.within_ms,
   }
 end
 
 --- Tells C when the queued call of that number is on the disk.
 function engine.when_kept(number)
   local one = pending[number]
-  pending[number] = nil
   if not one then return native.kept(number, false) end
-  one.durable(function(ok) native.kept(number, ok == true) end)
+  one.durable(function(ok)
+    pending[number] = nil
+    native.kept(number, ok == true)
+  end)
+end
+
+--- Nobody waits for that any more: the call is taken back.
+function engine.unkept(number)
+  local one = pending[number]
+  pending[number] = nil
+  if one then one.cancel() end
 end
 
 --- What a chain has said, for C.

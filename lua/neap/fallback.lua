@@ -40,6 +40,8 @@ local fallback = {}
 ---@field id? string of a queued call; the value, too
 ---@field durable? fun(done: function) of a queued call, for a host that waits later: done(true)
 ---  when it is on the disk
+---@field within_ms? integer ... for so long; then it takes the call back:
+---@field cancel? fun()
 ---@field cause neap.Cause.fallback why a fallback was asked; "refused": error.kind says more
 ---@field error? any what the caller would have got without a fallback, unchanged: the value that
 ---  the function raised, or its second result; of a refusal, and of a call that was given up, a
@@ -249,16 +251,17 @@ function ask.guard(self, stage, line, call, trail, now_ms, by_ms)
   info = info or {}
   return "answered", value, {
     source = "guard", guard = stage.guard, age_ms = info.age_ms, id = info.id,
-    durable = info.durable,
+    durable = info.durable, within_ms = info.within_ms, cancel = info.cancel,
   }
 end
 
 --- What is on the disk when its caller is told so: now, after a wait, or (info.durable) when the
 --- host likes to know.
-local function make_durable(self, queue, entry, now_ms, info)
+local function make_durable(self, queue, entry, now_ms, info, timeout_ms)
   local function durable(done) queue:durable(entry, now_ms, done) end
   if self.host.waits_later then
-    info.durable = durable
+    info.durable, info.within_ms = durable, timeout_ms
+    function info.cancel() queue:cancel(entry) end
     return true
   end
   local ok, message = false, nil
@@ -278,7 +281,7 @@ function ask.queue(self, stage, line, call, _, now_ms, _, asked)
   if not entry then return message == "full" and "full" or "failed", message end
   local info = { source = "queue", id = entry.id }
   local ok
-  ok, message = make_durable(self, queue, entry, now_ms, info)
+  ok, message = make_durable(self, queue, entry, now_ms, info, stage.timeout_ms)
   if not ok then return "failed", message end
   if asked and asked.is_over then queue:cancel(entry) end
   return "answered", entry.id, info

@@ -143,8 +143,8 @@ function Store:list()
   return list
 end
 
---- Calls `told` whenever something has been kept or renewed.  Stores nobody asks this of pay nothing
---- for it.
+--- Calls `told` whenever something has been kept or renewed.  Stores nobody asks this of pay
+--- nothing for it.
 ---@param told fun()
 function Store:on_put(told)
   local function telling(method)

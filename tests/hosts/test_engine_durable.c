@@ -206,6 +206,27 @@ static void tells_a_program_that_goes_on_when_the_call_is_on_the_disk(void **sta
   for (size_t i = 0; i < SIZE(answers); i++) neap_answer_free(&answers[i]);
 }
 
+/* Its client was told 503, or has left: nobody has been promised anything. */
+static void does_not_make_a_call_that_was_taken_back(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.queue('orders', { timeout_ms = 70 })");
+  neap_answer answers[2];
+  kept_count = 0;
+  for (size_t i = 0; i < SIZE(answers); i++) {
+    neap_request request = request_of("POST", i ? "/second" : "/first", "x");
+    assert_true(
+        neap_guard_fallback_pending(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answers[i]));
+    assert_int_equal(answers[i].within_ms, 70);
+    neap_guard_when_kept(g, answers[i].pending, on_kept, NULL);
+  }
+  neap_guard_when_kept(g, answers[0].pending, NULL, NULL);
+  for (size_t i = 0; i < SIZE(answers); i++) neap_answer_free(&answers[i]);
+  turn_until(f, kept_count == 1);
+  neap_guard_reset(g, NULL, 0, NULL);
+  turn_until(f, again.count == 1);
+  assert_string_equal(again.text, "POST /second x");
+}
+
 static void tells_who_waits_that_the_engine_was_closed(void **state) {
   fixture *f = *state;
   neap_guard *g = open_guard(f, QUEUE);
@@ -381,6 +402,7 @@ int main(void) {
       ENGINE_TEST(keeps_nothing_that_says_there_is_nothing),
       ENGINE_TEST(queues_a_request_and_has_it_made_again_when_the_breaker_lets_it),
       ENGINE_TEST(tells_a_program_that_goes_on_when_the_call_is_on_the_disk),
+      ENGINE_TEST(does_not_make_a_call_that_was_taken_back),
       ENGINE_TEST(tells_who_waits_that_the_engine_was_closed),
       ENGINE_TEST(declines_what_is_not_to_be_done_later),
       ENGINE_TEST(puts_a_call_to_the_dead_letters_that_is_wrong),

@@ -145,7 +145,8 @@ static bool is_tellable(neap_answer *answer) {
 
 /* Nobody is told that it is queued before it is on the disk. */
 static void keep(exchange *ex, const neap_answer *answer) {
-  uint64_t limit_ms = ex_deadline_ms(ex), left_ms = ex_left_ms(ex);
+  uint64_t limit_ms = answer->within_ms ? answer->within_ms : ex_deadline_ms(ex);
+  uint64_t left_ms = ex_left_ms(ex);
   ex->stage = EX_KEEP;
   ex->later = *answer;
   ex_due(ex, DUE_ANSWER, UINT64_MAX);

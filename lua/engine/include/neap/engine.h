@@ -331,7 +331,7 @@ typedef struct neap_answer {
   uint64_t retry_after_ms; /* "fail": what to tell the client; 0: nothing */
   uint64_t pending;        /* of neap_guard_fallback_pending(): not true yet; 0: it is */
   void *elsewhere;         /* ... nor an answer: whoever that is has to be asked */
-  uint64_t within_ms;      /* ... and has so long; 0: as long as its own policy says */
+  uint64_t within_ms;      /* for so long `elsewhere`, or the disk, is waited for; 0: not said */
   void *owner;             /* the engine's */
 } neap_answer;
 
@@ -372,7 +372,8 @@ NEAP_API bool neap_guard_asked(neap_guard *guard, uint64_t pending, const neap_a
                                neap_answer *answer);
 
 /* Calls `kept` once, from the loop or from inside this call: is_kept true, and the answer is true;
- * or false, and the program answers by itself.  NULL: takes that back, nobody wants to know. */
+ * or false, and the program answers by itself.  NULL: takes that back, nobody wants to know, nor is
+ * the call to be made. */
 NEAP_API void neap_guard_when_kept(neap_guard *guard, uint64_t pending,
                                    void (*kept)(void *data, bool is_kept), void *data);
 
