@@ -190,6 +190,7 @@ typedef struct asking {
   neap_answer *answer;
   int from; /* the first stage that is to be asked */
   bool can_wait;
+  const neap_request *request; /* or NULL */
 } asking;
 
 /* As neap_fallback_cause. */
@@ -227,7 +228,15 @@ static void take_answer(lua_State *L, neap_answer *out) {
   }
 }
 
-/* engine.fallback(guard, line, cause, call, from, can_wait) -> as take_answer() */
+/* Pushes how long the call has left; nil: there is no deadline. */
+static void push_left(lua_State *L, const neap_request *request) {
+  if (request && request->has_deadline)
+    lua_pushnumber(L, (lua_Number)request->left_ms);
+  else
+    lua_pushnil(L);
+}
+
+/* engine.fallback(guard, line, cause, call, from, can_wait, left_ms) -> as take_answer() */
 static int ask(lua_State *L) {
   const asking *a = (const asking *)lua_touserdata(L, 1);
   engine_push_function(L, "fallback");
@@ -237,7 +246,8 @@ static int ask(lua_State *L) {
   engine_push_call(L);
   lua_pushinteger(L, a->from);
   lua_pushboolean(L, a->can_wait);
-  lua_call(L, 6, 3);
+  push_left(L, a->request);
+  lua_call(L, 7, 3);
   take_answer(L, a->answer);
   return 0;
 }
@@ -266,7 +276,7 @@ static bool ask_chain(neap_guard *g, const char *key, size_t key_length, neap_fa
   neap_engine *e = g->engine;
   *answer = (neap_answer){.owner = NULL};
   if (e->is_closing || !(g->causes & 1u << cause)) return false;
-  asking a = {g, engine_line_of(g, key, key_length, true), cause, answer, 1, can_wait};
+  asking a = {g, engine_line_of(g, key, key_length, true), cause, answer, 1, can_wait, request};
   if (!a.line) return false;
   engine_scope outer = engine_enter(e, request, result, false);
   if (g->first_good != LUA_NOREF) engine_run(e, ask_first, &a, g->name);

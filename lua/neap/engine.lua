@@ -345,16 +345,18 @@ end
 
 --- Asks the chain, from that stage on: an answer as engine_answer.c reads it | one that it keeps,
 --- its source and age | nil.
-function engine.fallback(of_guard, of_line, cause, call, from, can_wait)
+function engine.fallback(of_guard, of_line, cause, call, from, can_wait, left_ms)
   call.cause, call.key = cause, of_line.key
   local of_policy = of_guard.policy
+  local by_ms = left_ms and of_line.native:now() + left_ms
   if can_wait and next(served) and has_guard(of_policy.stages) then
     local chain = of_guard.chain
     return go_on({ guard = of_guard, thread = coroutine.create(chain.run) }, chain, of_line,
-      of_policy, call, nil, consult, from)
+      of_policy, call, nil, consult, from, by_ms)
   end
   host.waits_later = can_wait
-  return answer_of(of_guard, of_guard.chain:run(of_line, of_policy, call, nil, consult, from))
+  return answer_of(of_guard,
+    of_guard.chain:run(of_line, of_policy, call, nil, consult, from, by_ms))
 end
 
 --- From now on the program asks that guard's dependency for others: as C calls it; nil: no more.

@@ -46,6 +46,8 @@ struct neap_guard {
   neap_fallback_cause cause;
   char asked_body[70000]; /* of the request that the chain was given */
   size_t asked_body_length;
+  bool asked_has_deadline;
+  uint64_t asked_left_ms;
   char kept_body[70000];
   size_t kept_length;
 };
@@ -112,6 +114,8 @@ bool neap_guard_fallback_pending(neap_guard *g, const char *key, size_t n,
   if (cause == NEAP_CAUSE_NEUTRAL || cause == NEAP_CAUSE_SUCCESS) return false;
   g->asked++;
   g->cause = cause;
+  g->asked_has_deadline = request->has_deadline;
+  g->asked_left_ms = request->left_ms;
   guard_copy(g->asked_body, &g->asked_body_length, request->body, request->body_length);
   if (!g->source) return false;
   *answer = g->answer;

@@ -187,6 +187,30 @@ static void queues_a_request_and_has_it_made_again_when_the_breaker_lets_it(void
   assert_int_equal(again.count, 2);
 }
 
+/* What waits has no time after the deadline; what does not wait answers. */
+static void queues_nothing_whose_deadline_has_come(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, QUEUE ", fallback.default('else')");
+  neap_request request = request_of("POST", "/orders", "7 pie");
+  neap_answer answer;
+  fail_calls(g, NULL, 3);
+  request.has_deadline = true;
+  assert_true(neap_guard_fallback_pending(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+  assert_string_equal(answer.source, "default");
+  assert_int_equal(answer.pending, 0);
+  neap_answer_free(&answer);
+  request.left_ms = 500;
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+  assert_string_equal(answer.source, "queue");
+  neap_answer_free(&answer);
+  turn_until(f, again.count == 1);
+  assert_string_equal(again.text, "POST /orders 7 pie");
+  neap_engine_replayed(f->engine, again.token, NEAP_REPLAY_DONE, NULL, 0);
+  f->now_ms += 100000;
+  for (int i = 0; i < 20; i++) uv_run(&f->loop, UV_RUN_NOWAIT);
+  assert_int_equal(again.count, 1);
+}
+
 static void tells_a_program_that_goes_on_when_the_call_is_on_the_disk(void **state) {
   fixture *f = *state;
   neap_guard *g = open_guard(f, QUEUE);
@@ -401,6 +425,7 @@ int main(void) {
       ENGINE_TEST(a_damaged_file_is_a_warning),
       ENGINE_TEST(keeps_nothing_that_says_there_is_nothing),
       ENGINE_TEST(queues_a_request_and_has_it_made_again_when_the_breaker_lets_it),
+      ENGINE_TEST(queues_nothing_whose_deadline_has_come),
       ENGINE_TEST(tells_a_program_that_goes_on_when_the_call_is_on_the_disk),
       ENGINE_TEST(does_not_make_a_call_that_was_taken_back),
       ENGINE_TEST(tells_who_waits_that_the_engine_was_closed),

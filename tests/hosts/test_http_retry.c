@@ -430,6 +430,36 @@ static void test_deadline_and_body(void **state) {
   close_all();
 }
 
+/* The chain is told what is left, so that it does not take more. */
+static void test_deadline_and_chain(void **state) {
+  (void)state;
+  open_all();
+  int c = dial_proxy();
+  int u = ask_upstream(c, GET);
+  say(u, BAD);
+  hear(c, "\r\n\r\nbad");
+  assert_int_equal(guard.asked, 1);
+  assert_false(guard.asked_has_deadline);
+  say(c, "GET / HTTP/1.1\r\nHost: a\r\nNeap-Deadline-Ms: 900\r\n\r\n");
+  hear(u, "\r\n\r\n");
+  say(u, BAD);
+  hear(c, "\r\n\r\nbad");
+  assert_true(guard.asked_has_deadline);
+  assert_in_range(guard.asked_left_ms, 500, 900);
+  say(c, "GET / HTTP/1.1\r\nHost: a\r\nNeap-Deadline-Ms: 30\r\n\r\n");
+  hear(c, "}\n");
+  assert_int_equal(guard.asked, 3);
+  assert_true(guard.asked_has_deadline);
+  assert_int_equal(guard.asked_left_ms, 0);
+  guard.refuses = true;
+  say(c, "GET / HTTP/1.1\r\nHost: a\r\nNeap-Deadline-Ms: 900\r\n\r\n");
+  hear(c, "}\n");
+  assert_int_equal(guard.cause, NEAP_CAUSE_REFUSED);
+  assert_in_range(guard.asked_left_ms, 500, 900);
+  close(c), close(u);
+  close_all();
+}
+
 /* Attempts, waits and all. */
 static void test_deadline_of_attempts(void **state) {
   (void)state;
@@ -650,6 +680,7 @@ int main(void) {
       IT("tells the upstream what is left of it", test_deadline_goes_on),
       IT("tells it however often the client said it", test_deadline_many_times),
       IT("keeps it while the body is still to come", test_deadline_and_body),
+      IT("tells the chain what is left of it", test_deadline_and_chain),
       IT("keeps it over all attempts and waits", test_deadline_of_attempts),
       IT("refuses what a bulkhead has no slot for", test_full),
       IT("serves those who wait for a slot in turn", test_queue),

@@ -157,6 +157,8 @@ static void keep(exchange *ex, const neap_answer *answer) {
 
 /* ---- Another route's upstream ---------------------------------------------------------------- */
 
+#define CLOCKS_MS 10 /* so far the loop's clock and the engine's are apart, in differences */
+
 static void ask_elsewhere(exchange *ex, const neap_answer *answer);
 
 void ex_ask_none(exchange *ex) {
@@ -213,7 +215,8 @@ static void ask_elsewhere(exchange *ex, const neap_answer *answer) {
   neap_request question = ex_question(ex);
   uint64_t left_ms = ex_left_ms(ex);
   uint64_t within_ms = answer->within_ms ? answer->within_ms : UINT64_MAX;
-  bool is_callers = ex->by_client && left_ms < within_ms;
+  bool is_own = within_ms < left_ms && left_ms - within_ms > CLOCKS_MS; /* the stage's limit */
+  bool is_callers = ex->by_client && !is_own;
   ex->stage = EX_ASK;
   ex->pending = answer->pending;
   ex_due(ex, DUE_ANSWER, UINT64_MAX);

@@ -126,6 +126,8 @@ neap_request ex_question(const exchange *ex) {
       .header_count = r->header_count,
       .body = body ? ex->body.data : NULL,
       .body_length = body ? ex->body.length : 0,
+      .has_deadline = ex->by != 0,
+      .left_ms = ex_left_ms(ex),
   };
 }
 

@@ -188,6 +188,8 @@ typedef struct neap_request {
   size_t header_count;
   const void *body; /* NULL: none, or not kept whole */
   size_t body_length;
+  bool has_deadline; /* left_ms counts: fallback stages that wait get no more */
+  uint64_t left_ms;  /* until the call's deadline; 0: it has come */
 } neap_request;
 
 /* How a call ended. */
