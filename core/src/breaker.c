@@ -178,11 +178,11 @@ static neap_transition round_lose(uint64_t s, const neap_rules *r) {
 
 /* ---- the ramp: a pure function of the word, the rules and the time ---- */
 
-/* What is left of it; only probes leave a closed breaker at a level.  As of other deadlines, one
- * further off than it can be is past. */
+/* What is left of it; only probes leave a closed breaker at a level.  Where the clock went back, it
+ * may begin once more, but not lie further ahead than that. */
 static uint64_t ramp_left(uint64_t s, const neap_rules *r, uint64_t now_ms) {
   if (r->ramp_ms == 0 || state_level(s) == 0 || state_kind(s) != NEAP_CLOSED) return 0;
-  uint64_t longest = (uint64_t)r->ramp_ms + SLACK_MS;
+  uint64_t longest = 2 * (uint64_t)r->ramp_ms;
   uint64_t left = time_left(state_time(s) + r->ramp_ms, now_ms, TIME_BITS, longest);
   return left < r->ramp_ms ? left : r->ramp_ms;
 }

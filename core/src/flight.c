@@ -321,9 +321,7 @@ neap_reported neap_flight_report(neap_flight *flight, neap_breaker *breaker, con
 
 uint64_t neap_flight_sweep(neap_flight *flight, neap_breaker *breaker, const neap_rules *r,
                            uint64_t now_ms, neap_transition *moved) {
-  neap__flight *f = flight_of(flight);
-  if (word_load(&f->slices) == 0) return 0;
-  return look(f, breaker_of(breaker), r, now_ms, moved);
+  return look(flight_of(flight), breaker_of(breaker), r, now_ms, moved);
 }
 
 uint64_t neap_flight_next_ms(const neap_flight *flight, const neap_breaker *breaker,

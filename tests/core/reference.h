@@ -97,7 +97,7 @@ static inline uint64_t reference_mix(uint64_t seed, uint64_t n) {
 /* Of 0..ramp_ms, what is left of it.  A breaker that closed at a level has been half-open. */
 static inline uint64_t reference_ramp_left(const reference *m, const neap_rules *r, uint64_t now) {
   if (r->ramp_ms == 0 || m->state != NEAP_CLOSED || m->level == 0) return 0;
-  uint64_t left = left_ms(m->since_ms + r->ramp_ms, now, 40, (uint64_t)r->ramp_ms + 60000);
+  uint64_t left = left_ms(m->since_ms + r->ramp_ms, now, 40, 2 * (uint64_t)r->ramp_ms);
   return left > r->ramp_ms ? r->ramp_ms : left;
 }
 

@@ -23,6 +23,7 @@
 #define WORKERS 8
 #define EPOCHS  (1u << EPOCH_BITS)
 #define NAMES   40
+#define HELD    4
 
 typedef struct diary {
   _Alignas(64) _Atomic uint64_t acquires; /* begun */
@@ -43,6 +44,7 @@ typedef struct plan {
   unsigned workers;
   bool count_window;
   bool reload; /* every other worker has other rules, of another window, and adopts them */
+  bool flies;  /* calls go through a flight, and some are slow: those count before they end */
 } plan;
 
 typedef struct arena {
@@ -97,6 +99,9 @@ typedef struct worker {
   const neap_rules *rules;
   uint64_t seed;
   uint32_t most_at_once, most_in_a_round;
+  neap_flight flight;
+  neap_permit held[HELD]; /* of calls that it has under way; it dies with them */
+  uint64_t began_ms[HELD];
 } worker;
 
 /* It is in the diary from a moment after it was let in to a moment before it is reported, so what
@@ -113,13 +118,44 @@ static void probe_let_in(worker *w, uint32_t epoch) {
   if (taken > (int)w->most_in_a_round) l->too_many_in_a_round++;
 }
 
+static void report_to(worker *w, uint64_t now_ms, uint64_t began_ms, neap_permit *permit,
+                      neap_call call) {
+  neap_reported reported =
+      w->arena->plan.flies ? neap_flight_report(&w->flight, w->breaker, w->rules, now_ms, began_ms,
+                                                permit, &call, NULL)
+                           : neap_breaker_report(w->breaker, w->rules, now_ms, permit, &call, NULL);
+  if (reported == NEAP_COUNTED) w->diary->outcomes[call.outcome]++;
+  if (reported == NEAP_STALE) w->diary->stale++;
+}
+
+static void end_held(worker *w, uint64_t now_ms, unsigned i) {
+  if (w->held[i].opaque == 0) return;
+  neap_call call = {.outcome = (neap_outcome)random_below(&w->seed, 5)};
+  call.duration_ms = now_ms > w->began_ms[i] ? now_ms - w->began_ms[i] : 0;
+  if (random_below(&w->seed, 3) == 0) call.outcome = NEAP_SUCCESS;
+  report_to(w, now_ms, w->began_ms[i], &w->held[i], call);
+}
+
+static neap_verdict acquire_from(worker *w, uint64_t now_ms, neap_permit *permit) {
+  if (!w->arena->plan.flies)
+    return neap_breaker_acquire(w->breaker, w->rules, now_ms, permit, NULL);
+  return neap_flight_acquire(&w->flight, w->breaker, w->rules, now_ms, permit, NULL);
+}
+
 static void call_once(worker *w) {
   ledger *l = w->arena->ledger;
   neap_permit permit = {0};
   uint64_t now_ms = atomic_fetch_add(&l->now_ms, random_below(&w->seed, 2));
+  unsigned i = (unsigned)random_below(&w->seed, HELD);
   w->diary->acquires++;
-  if (neap_breaker_acquire(w->breaker, w->rules, now_ms, &permit, NULL) > NEAP_ALLOW_BYPASS) {
+  end_held(w, now_ms, i);
+  if (acquire_from(w, now_ms, &permit) > NEAP_ALLOW_BYPASS) {
     w->diary->refused++;
+    return;
+  }
+  if (w->arena->plan.flies && neap_permit_kind(&permit) == NEAP_ALLOW) {
+    w->held[i] = permit;
+    w->began_ms[i] = now_ms;
     return;
   }
   bool is_probe = neap_permit_kind(&permit) == NEAP_ALLOW_PROBE;
@@ -133,9 +169,7 @@ static void call_once(worker *w) {
     w->diary->probe = 0;
     if (call.outcome >= NEAP_NEUTRAL) l->taken[epoch]--;
   }
-  neap_reported reported = neap_breaker_report(w->breaker, w->rules, now_ms, &permit, &call, NULL);
-  if (reported == NEAP_COUNTED) w->diary->outcomes[call.outcome]++;
-  if (reported == NEAP_STALE) w->diary->stale++;
+  report_to(w, now_ms, now_ms, &permit, call);
 }
 
 static void name_of(unsigned n, char *name) { sprintf(name, "some breaker, number %u", n); }
@@ -161,6 +195,7 @@ static void worker_run(arena *a, unsigned number, uint64_t seed) {
     if (n % 64 == 0) claim_some(&w);
     if (a->plan.reload && n % 256 == 0) neap_breaker_adopt(w.breaker, w.rules);
   }
+  for (unsigned i = 0; i < HELD; i++) end_held(&w, a->ledger->now_ms, i);
   _exit(0);
 }
 
@@ -286,6 +321,11 @@ static arena arena_begin(plan of) {
   a.breaker = claim_shared(&a.shared, "the breaker");
   a.rules[0] = rules_of(of.count_window, 5, 3, 2);
   a.rules[1] = rules_of(!of.count_window, 3, 1, 1);
+  for (int i = 0; i < 2 && of.flies; i++) {
+    a.rules[i].slow_call_ms = 8;
+    a.rules[i].slow_rate = 800000;
+    prepare(&a.rules[i]);
+  }
   return a;
 }
 
@@ -358,6 +398,17 @@ static void two_generations_of_rules(void **unused) {
   kill_and_restart((plan){.workers = 6, .reload = true});
 }
 
+/* What they have under way goes with them; what they had marked as slow leaves the window. */
+static void with_calls_in_flight(void **unused) {
+  (void)unused;
+  kill_and_restart((plan){.workers = 4, .flies = true});
+}
+
+static void with_calls_in_flight_in_a_count_window(void **unused) {
+  (void)unused;
+  kill_and_restart((plan){.workers = 4, .count_window = true, .flies = true});
+}
+
 /* ---- Stopped ---- */
 
 static void worker_signal(const arena *a, unsigned number, int signal) {
@@ -416,6 +467,8 @@ int main(void) {
       IT_SHARED("four, with a count window", four_with_a_count_window),
       IT_SHARED("eight (B212)", eight),
       IT_SHARED("six, with two generations of rules", two_generations_of_rules),
+      IT_SHARED("with calls in flight (B205)", with_calls_in_flight),
+      IT_SHARED("... and a count window", with_calls_in_flight_in_a_count_window),
       IT_SHARED("stopped at any instruction, they hold nobody up", stopped_with_a_time_window),
       IT_SHARED("... with a count window", stopped_with_a_count_window),
       IT_SHARED("... with two generations of rules", stopped_during_a_reload),

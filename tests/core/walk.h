@@ -286,7 +286,8 @@ static void step_acquire(walk *w) {
   SAME(neap_permit_epoch(&permit), twin.epoch, "the permit knows");
   twin.began_ms = w->now_ms;
   twin.is_in_flight =
-      w->flies && got == NEAP_ALLOW && w->model.slice_ms != 0 && w->now_ms > w->model.flight_ms;
+      w->flies && got == NEAP_ALLOW && w->model.slice_ms != 0 &&
+      w->now_ms - w->model.flight_ms - 1 < INT64_MAX; /* after it; it may be before 0 */
   w->permits[w->pending] = permit;
   w->twins[w->pending++] = twin;
 }
