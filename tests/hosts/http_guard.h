@@ -136,10 +136,8 @@ bool neap_guard_asked(neap_guard *g, uint64_t pending, const neap_answer *good,
   if (!good) return false;
   assert_true(good->body_length <= sizeof body);
   if (good->body) memcpy(body, good->body, good->body_length);
-  *answer = (neap_answer){.status = good->status,
-                          .body = body,
-                          .body_length = good->body_length,
-                          .source = "guard"};
+  *answer = (neap_answer){
+      .status = good->status, .body = body, .body_length = good->body_length, .source = "guard"};
   g->answered++;
   return true;
 }
