@@ -70,6 +70,19 @@ nginx_serve site "
       collectgarbage() collectgarbage()
       ngx.say(before, ' ', guards.short:snapshot().bulkhead_in_flight)
     } }
+    location = /killed_in_turn { content_by_lua_block {
+      local a, b = guards.slots:acquire(), guards.slots:acquire()
+      local function call() return guards.slots:call(function() return 'served' end) end
+      local first, second = ngx.thread.spawn(call), ngx.thread.spawn(call)
+      ngx.thread.kill(first)
+      ngx.update_time()
+      local began = ngx.now()
+      guards.slots:report(a, 'success')
+      local _, value = ngx.thread.wait(second)
+      ngx.update_time()
+      guards.slots:report(b, 'success')
+      ngx.say(value, ' ', ngx.now() - began < 1)
+    } }
     location /proxied {
       access_by_lua_block { guards.proxied:access() }
       proxy_pass http://good;
@@ -88,6 +101,7 @@ says 'true true true' /late
 says '6 123456 2 0' /slots
 says 'bulkhead free' /short
 says '1 0' /killed
+says 'served true' /killed_in_turn
 
 # ---- Proxied requests: a slot for as long as the request takes ----
 

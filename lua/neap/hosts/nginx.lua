@@ -63,7 +63,7 @@ function host.turn(ms, ready)
   if not HAS_THREADS[get_phase()] then return false end
   local turn, waits = semaphore.new(), true
   ready(function()
-    if not waits then return false end
+    if not waits or turn:count() >= 0 then return false end -- late, or killed where it waited
     turn:post()
     return true
   end)
