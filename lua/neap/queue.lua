@@ -46,6 +46,8 @@ local TORN = "%s: the last record is not whole, or damaged: cut at byte %d of %d
 ---@field name string
 ---@field count integer calls that wait
 ---@field bytes integer of them
+---@field private over table<string, true> ids of calls that are not to be made, though the file can't
+---  say so: they were done, or whoever made them was told that they are not queued
 local Queue = {}
 Queue.__index = Queue
 
@@ -62,7 +64,9 @@ end
 local function note(self, mark, content, offset, size)
   if mark == "E" then
     local entry = data.value(content)
-    if type(entry) ~= "table" or type(entry.seq) ~= "number" then return false end
+    local is_call = type(entry) == "table" and type(entry.seq) == "number"
+      and type(entry.id) == "string" and type(entry.at) == "number" and type(entry.key) == "string"
+    if not is_call then return false end
     self.waiting[#self.waiting + 1] = { seq = entry.seq, size = size, offset = offset }
     self.last_seq = math.max(self.last_seq, entry.seq)
     return true
@@ -148,7 +152,7 @@ local function open(self)
   end
   self.lock = lock
   self.waiting, self.first, self.attempts, self.cancelled = {}, 1, {}, {}
-  self.done_seq, self.last_seq = 0, 0
+  self.done_seq, self.last_seq = 0, self.last_seq or 0 -- a number is given once, or ids would be
   local ok, fault = read_all(self)
   if ok then ok, fault = self.file:sync() end
   if not ok then
@@ -226,8 +230,11 @@ function Queue:push(call, now_ms)
   return entry
 end
 
-local function tell(list, ok, message)
-  for _, done in ipairs(list) do done(ok, message) end
+local function tell(self, list, ok, message)
+  for _, one in ipairs(list) do
+    if not ok then self.over[one.id] = true end
+    one.done(ok, message)
+  end
 end
 
 --- Has all that was appended put on the disk, and tells all who wait for it.
@@ -245,12 +252,12 @@ local function sync_round(self, now_ms)
       give_up(self, message, now_ms)
     end
     if not self.file then
-      for _, done in ipairs(self.syncers) do list[#list + 1] = done end
+      for _, one in ipairs(self.syncers) do list[#list + 1] = one end
       self.syncers = {}
     elseif self.syncers[1] then
       sync_round(self, now_ms)
     end
-    tell(list, ok, message)
+    tell(self, list, ok, message)
   end
   if not self.host.sync then return ended(file:sync()) end
   self.is_syncing = true
@@ -265,7 +272,7 @@ end
 function Queue:durable(entry, now_ms, done)
   if not self.file then return done(nil, "the queue is not open") end
   if entry.seq <= self.synced_seq then return done(true) end
-  self.syncers[#self.syncers + 1] = done
+  self.syncers[#self.syncers + 1] = { id = entry.id, done = done }
   if not self.is_syncing then sync_round(self, now_ms) end
 end
 
@@ -277,6 +284,7 @@ function Queue:commit(entry, now_ms)
   if not self.file then return nil, "the queue is not open" end
   local ok, message = self.file:sync()
   if not ok then
+    self.over[entry.id] = true
     give_up(self, message, now_ms)
     return nil, message
   end
@@ -306,13 +314,14 @@ local function drop_first(self, seq)
 end
 
 --- The oldest call has been seen to.
-local function finish(self, seq, now_ms)
+local function finish(self, entry, now_ms)
+  local seq, ok, message = entry.seq, nil, nil
   drop_first(self, seq)
-  local ok, message
   if self.count == 0 and not self.is_syncing then
     ok, message = self.file:truncate(#HEADER)
   end
-  if ok == nil then ok, message = self.file:append(records.text("D", whole(seq))) end
+  if not ok then ok, message = self.file:append(records.text("D", whole(seq))) end
+  self.over[entry.id] = not ok or nil
   if not ok then give_up(self, message, now_ms) end
 end
 
@@ -344,7 +353,7 @@ local function bury(self, entry, reason, now_ms)
   end
   self.counts.dead = self.counts.dead + 1
   self.warn(("call %s goes to the dead letters, %s.dead: %s"):format(entry.id, self.path, reason))
-  finish(self, entry.seq, now_ms)
+  finish(self, entry, now_ms)
 end
 
 local function replayed(self, entry, verdict, reason, wait_ms, now_ms)
@@ -352,7 +361,7 @@ local function replayed(self, entry, verdict, reason, wait_ms, now_ms)
   if not self.file or entry.seq ~= (self.waiting[self.first] or {}).seq then return end
   if verdict == "done" then
     self.counts.done, self.next_ms = self.counts.done + 1, now_ms
-    finish(self, entry.seq, now_ms)
+    finish(self, entry, now_ms)
   elseif verdict == "own" then
     local attempts = (self.attempts[entry.seq] or 0) + 1
     self.attempts[entry.seq] = attempts
@@ -374,8 +383,8 @@ local function oldest(self, now_ms)
   local entry = mark == "E" and data.value(content)
   if not entry then
     give_up(self, ("cannot be read at byte %d"):format(first.offset), now_ms)
-  elseif self.cancelled[first.seq] then
-    finish(self, first.seq, now_ms)
+  elseif self.cancelled[first.seq] or self.over[entry.id] then
+    finish(self, entry, now_ms)
   elseif core.wall_ms() - entry.at > self.max_age_ms then
     bury(self, entry, ("expired after %d ms"):format(self.max_age_ms), now_ms)
   else
@@ -441,7 +450,7 @@ function queue.open(stage, options, now_ms)
     name = stage.queue, path = options.path, host = options.host, warn = options.warn,
     replay = options.replay, on_due = options.on_due, seed = core.seed(),
     count = 0, bytes = 0, next_ms = now_ms,
-    syncers = {}, is_syncing = false, is_replaying = false,
+    over = {}, syncers = {}, is_syncing = false, is_replaying = false,
     counts = { done = 0, dead = 0, replayed = 0 },
   }, Queue)
   self:limits(stage)

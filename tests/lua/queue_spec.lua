@@ -124,6 +124,48 @@ describe("a queue", function()
     assert.equal("c", (replay(q, "done", 0)))
   end)
 
+  --- The next so many texts with that mark do not find room on the disk.
+  local function fill_disk(q, mark, times)
+    local file = q.file
+    q.file = setmetatable({}, { __index = function(_, name)
+      return function(_, text, ...)
+        if name == "append" and text:find("^" .. mark .. " ") and times > 0 then
+          times = times - 1
+          return nil, "No space left on device"
+        elseif name == "truncate" then
+          return nil, "No space left on device"
+        end
+        return file[name](file, text, ...)
+      end
+    end })
+  end
+
+  it("does not make a call again that was done though the disk had no room for that", function()
+    local q = open()
+    put(q, "a", "b")
+    fill_disk(q, "D", 1)
+    assert.equal("a", (replay(q, "done", 0)))
+    assert.matches("No space left", warned[1])
+    q:tend(5000)
+    for _ = 1, 3 do q:tend(5000) end
+    assert.equal(2, #replays)
+    assert.equal("b", replays[2].args[1])
+  end)
+
+  it("gives no id twice, though its file was opened anew and is empty", function()
+    local q, ids = open(), {}
+    for i = 1, 3 do
+      put(q, "a" .. i)
+      local _, entry = replay(q, "done", i * 10000)
+      assert.is_nil(ids[entry.id], "twice: " .. entry.id)
+      ids[entry.id] = true
+      assert.equal(0, q.count)
+      q:close()
+      q.next_open_ms = 0
+      q:tend(i * 10000)
+    end
+  end)
+
   it("puts a call to the dead letters that is its own fault so many times, and goes on", function()
     local q = open()
     put(q, "poison", "b")
@@ -344,7 +386,14 @@ describe("a queue", function()
       assert.matches("EIO", warned[1])
       assert.is_nil((q:push({ key = "k", args = {} }, 0)))
       q:tend(5000)
-      assert.equal(3, q.count) -- they are in the file: their callers were told nothing is sure
+      q:tend(5000)
+      assert.equal(0, #replays) -- they are in the file, but their callers were told that they fail
+      pending = {}
+      local entry = q:push({ key = "k", args = { "next", n = 1 } }, 5000)
+      q:durable(entry, 5000, function() end)
+      pending[1](true)
+      for _ = 1, 5 do q:tend(5000) end
+      assert.equal("next", replays[1].args[1])
     end)
 
     it("closes no file under a sync", function()
