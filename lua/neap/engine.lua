@@ -269,7 +269,7 @@ local function consult(of_line, call)
 end
 
 --- 202: it will be done.
-local function queued(of_guard, info)
+local function queued(info)
   local number
   if info.durable then
     number = next_number()
@@ -302,7 +302,7 @@ end
 --- What a chain has said, for C.
 local function answer_of(of_guard, answered, value, err, info)
   if not answered then return nil end
-  if info.id then return queued(of_guard, info) end
+  if info.id then return queued(info) end
   if value == nil then
     return {
       status = err.status or 503, headers = {}, source = info.source, kind = err.kind,
