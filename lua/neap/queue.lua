@@ -45,9 +45,9 @@ local TORN = "%s: the last record is not whole, or damaged: cut at byte %d of %d
 ---@class neap.Queue
 ---@field name string
 ---@field count integer calls that wait
+---@field bytes integer of them
 ---@field private over table<string, true> ids of calls that are not to be made, though the file
 ---  can't say so: they were done, or whoever made them was told that they are not queued
----  say so: they were done, or whoever made them was told that they are not queued
 local Queue = {}
 Queue.__index = Queue
 
