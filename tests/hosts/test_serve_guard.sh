@@ -136,6 +136,8 @@ says '200 default nobody' "$sidecar/b"
 curl -sf -o "$dir/out" "$pages/metrics"
 grep -q 'neap_fallback_total{policy="orders",source="guard",result="answered"} 4' "$dir/out" ||
   fail "the guard's answers are not counted"
+grep -q 'neap_upstream_background_total{route="second",what="guard"} [5-9]' "$dir/out" ||
+  fail "the calls for it are not counted"
 stop "$neap_pid"
 
 # One that hangs: what may have been carried out is sent to another only if the policy says so.

@@ -144,3 +144,26 @@ pids="$pids $second"
 within 10 grep -q "serving on" "$dir/second.log"
 grep -q "another process has this queue" "$dir/second.log" || fail "two have one queue"
 kill $second
+kill $pid
+wait $pid || fail "ended with status $?"
+
+# ---- No room on the disk: 503, and it serves on; with room it queues again ----
+
+rm -f "$dir/state/"*
+(
+  ulimit -f 64 # of 512 bytes
+  exec "$neap" serve --listen 127.0.0.1:$listen --upstream http://127.0.0.1:$up --admin off \
+    --policy "$dir/webhooks.lua" --state-dir "$dir/state" 2>"$dir/full.log"
+) &
+pid=$!
+pids="$pids $pid"
+within 10 grep -q "serving on" "$dir/full.log"
+for _ in 1 2 3 4; do status "$sidecar/none" >"$dir/out"; done
+big=$(printf '%020000d' 0)
+[ "$(status -d "$big" "$sidecar/event")" = 202 ] || fail "not queued"
+code=$(status -d "$big" "$sidecar/event")
+[ "$code" = 503 ] || fail "without room: $code"
+[ "$(status -d small "$sidecar/event")" = 202 ] || fail "not queued after one that had no room"
+kill -0 $pid || fail "it is dead for want of room"
+kill $pid
+wait $pid || fail "ended with status $?"

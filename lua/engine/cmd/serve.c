@@ -270,6 +270,7 @@ int serve_run(lua_State *L, int index) {
   s->L = L;
   plan_read(L, index, &s->plan);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN); /* a file over the limit (ulimit -f) is a full disk, not the end */
   uv_loop_init(&s->loop);
   watch_signals(s);
   s->clients = room_for_clients(s->plan.route_count, &s->files);

@@ -51,7 +51,8 @@ local function route_families(numbers)
   local resent = family("neap_upstream_resent_total", "counter",
     "Upstream calls sent a second time, on a new connection.")
   local unwaited = family("neap_upstream_background_total", "counter",
-    "Upstream calls that no client waited for: refreshes of old answers, queued calls made again.")
+    "Upstream calls that are no client's of the route: refreshes of old answers, queued calls made "
+      .. "again, calls for other policies' fallbacks.")
   for _, route in ipairs(numbers.routes) do
     for _, who in ipairs(ANSWERS) do add(answers, route[who], "route", route.name, "by", who) end
     for phase, field in pairs(PHASES) do add(failures, route[field], "route", route.name, "phase",
@@ -61,6 +62,7 @@ local function route_families(numbers)
     add(resent, route.resent, "route", route.name)
     add(unwaited, route.refreshed, "route", route.name, "what", "refresh")
     add(unwaited, route.replayed, "route", route.name, "what", "replay")
+    add(unwaited, route.lent, "route", route.name, "what", "guard")
   end
   return { answers, active, failures, timeouts, resent, unwaited }
 end
