@@ -172,6 +172,38 @@ core.version = nil
 ---@return table<string, string>
 function core.environment(prefix) end
 
+--- Opens a file that outlives the program, for reading and appending; it is made if need be, 0600.
+--- One that is a link, is another user's or can be read by others is refused.
+---@param path string
+---@param is_new? boolean without what was in it
+---@return neap.core.File|nil, string|nil message
+function core.open_file(path, is_new) end
+
+--- Puts a file in the place of another: after a loss of power there is the one or the other.
+---@param from string
+---@param to string
+---@return true|nil, string|nil message
+function core.replace_file(from, to) end
+
+--- Whether that is a directory that nobody else can put files into.
+---@param path string
+---@return true|nil, string|nil message
+function core.check_directory(path) end
+
+--- Milliseconds since 1970, by a clock that can be set: for what outlives a process.
+---@return integer
+function core.wall_ms() end
+
+---@class neap.core.File
+---@field close fun(self)
+---@field append fun(self, text: string): true|nil, string|nil
+---@field sync fun(self): true|nil, string|nil waits for the disk
+---@field read fun(self, offset: integer, length: integer): string|nil, string|nil
+---@field truncate fun(self, length: integer): true|nil, string|nil
+---@field size fun(self): integer
+---@field lock fun(self): boolean whether nobody else has it, until the file is closed
+---@field descriptor fun(self): integer for a loop that syncs it elsewhere
+
 --- Upper bounds of duration_counts, but of the last, which has none.
 ---@type integer[]
 core.duration_bounds_ms = nil

@@ -64,7 +64,7 @@ describe("the annotations", function()
     local function fields_of(class)
       local found = {}
       for name in (text:match("@class[^\n]*" .. class
-        .. "[^\n]*\n(.-)\n\n")):gmatch "@field ([%w_]+)" do
+        .. "[^\n]*\n(.-)\n\n")):gmatch "@field ([%w_]+) " do -- not: name?, which may be absent
         found[name] = true
       end
       return sorted(found)

@@ -71,7 +71,7 @@ local NUMBER = { whole = true, ms = true, share = true, factor = true, ["positiv
 -- As Lua source: what it is, as a message shows it.
 local NEVER = {
   { "-1", "-1" }, { '"5"', '"5"' }, { '"5s"', '"5s"' }, { "true", "true" }, { "{}", "a table" },
-  { "0/0", "nan" }, { "1/0", "inf" }, { "-1/0", "-inf" }, { "2^53 + 1", "9.007199254741e+15" },
+  { "0/0", "nan" }, { "1/0", "inf" }, { "-1/0", "-inf" }, { "2^53 + 1", "9007199254740992" },
   { "type", "a function" },
 }
 
