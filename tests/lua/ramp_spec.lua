@@ -1,7 +1,6 @@
 --- The ramp after closing, as a guard's callers meet it.
 local fixture = require "tests.lua.fixture"
 local metrics = require "neap.metrics"
-local policy = require "neap.policy"
 
 local ok, bad = fixture.ok, fixture.bad
 local RAMP_MS = 1000
@@ -92,19 +91,5 @@ describe("a ramp", function()
     end
     assert.same({ "open", "consecutive_failures", 2, true },
       { last.to, last.cause, last.level, last.flapping })
-  end)
-
-  it("is half_open.ramp_ms of a policy; without it there is none", function()
-    local function loaded(ramp_ms)
-      return policy.parse(([[return { name = "p", trip = { failures = 1 },
-        half_open = { ramp_ms = %s } }]]):format(ramp_ms), "p.lua")
-    end
-    local right = { ["nil"] = 0, ["0"] = 0, ["30000"] = 30000, ["3600000"] = 3600000 }
-    for text, ramp_ms in pairs(right) do
-      assert.equal(ramp_ms, loaded(text).rules:numbers().ramp_ms)
-    end
-    for _, text in ipairs { "-1", "3600001", "0.5", "'1s'" } do
-      assert.is_nil((loaded(text)))
-    end
   end)
 end)
