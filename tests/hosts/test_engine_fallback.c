@@ -533,6 +533,67 @@ static void says_whose_last_good_answer_it_is(void **state) {
   assert_string_equal(answer_of(g, NULL, request), "200 guard 70 0 'of the replica'");
 }
 
+static neap_answer ask_pending(neap_guard *g, neap_fallback_cause cause, const char *method) {
+  neap_request request = get("/a");
+  neap_result late = {.ended_by = NEAP_ENDED_TIMEOUT, .phase = NEAP_PHASE_SENT};
+  neap_answer answer;
+  request.method = method;
+  if (!neap_guard_fallback_pending(g, NULL, 0, cause, &request,
+                                   cause == NEAP_CAUSE_REFUSED ? NULL : &late, &answer))
+    fail_msg("nobody answers");
+  return answer;
+}
+
+/* The program makes the call that a fallback.guard stage stands for. */
+static void has_the_program_ask_another_guards_dependency(void **state) {
+  fixture *f = *state;
+  int whom = 0;
+  write_policy(f, "replica", NUMBERS);
+  neap_guard *g = open_guard(f, "fallback.guard('replica', { concurrent = 1, timeout_ms = 500 }), "
+                                "fallback.default(function(call) return call.request.method end)");
+  neap_guard_serve(neap_engine_guard(f->engine, "replica"), &whom);
+  neap_answer kept = good("there"), first = ask_pending(g, NEAP_CAUSE_REFUSED, "POST"), answer;
+  assert_ptr_equal(first.elsewhere, &whom);
+  assert_int_equal(first.within_ms, 500);
+
+  answer = ask_pending(g, NEAP_CAUSE_REFUSED, "GET"); /* one at a time */
+  assert_string_equal(answer.body, "GET");
+  neap_answer_free(&answer);
+
+  assert_true(neap_guard_asked(g, first.pending, &kept, &answer));
+  assert_string_equal(answer.source, "guard");
+  assert_string_equal(answer.body, "there");
+  neap_answer_free(&answer);
+  assert_false(neap_guard_asked(g, first.pending, &kept, &answer)); /* told already */
+
+  /* No answer of use: on to the next stage, which sees the call as it was. */
+  first = ask_pending(g, NEAP_CAUSE_TIMEOUT, "PUT");
+  assert_ptr_equal(first.elsewhere, &whom);
+  assert_true(neap_guard_asked(g, first.pending, NULL, &answer));
+  assert_string_equal(answer.source, "default");
+  assert_string_equal(answer.body, "PUT");
+  neap_answer_free(&answer);
+
+  /* Its client has left: the place is free. */
+  first = ask_pending(g, NEAP_CAUSE_REFUSED, "GET");
+  assert_false(neap_guard_asked(g, first.pending, NULL, NULL));
+  first = ask_pending(g, NEAP_CAUSE_REFUSED, "GET");
+  assert_ptr_equal(first.elsewhere, &whom);
+  assert_false(neap_guard_asked(g, first.pending, NULL, NULL));
+
+  /* What may have been carried out is not sent to another. */
+  answer = ask_pending(g, NEAP_CAUSE_TIMEOUT, "POST");
+  assert_string_equal(answer.body, "POST");
+  neap_answer_free(&answer);
+
+  /* A program that waits for nothing, and one that serves no more. */
+  assert_string_equal(ask(g, get("/a")), "GET");
+  neap_guard_serve(neap_engine_guard(f->engine, "replica"), NULL);
+  answer = ask_pending(g, NEAP_CAUSE_REFUSED, "GET");
+  assert_string_equal(answer.body, "GET");
+  neap_answer_free(&answer);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(answers_with_the_last_good_answer_and_its_age),
@@ -554,6 +615,7 @@ int main(void) {
       ENGINE_TEST(the_short_way_is_the_newest_policys),
       ENGINE_TEST(an_answer_outlives_what_was_kept),
       ENGINE_TEST(says_whose_last_good_answer_it_is),
+      ENGINE_TEST(has_the_program_ask_another_guards_dependency),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
