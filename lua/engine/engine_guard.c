@@ -125,18 +125,20 @@ void engine_guard_free(neap_guard *g) {
 
 typedef struct mapping {
   neap_guard *guard;
+  const char *within;
   char *key;
   size_t length;
 } mapping;
 
-/* engine.key(guard, call) -> key | nil */
+/* engine.key(guard, call, within) -> key | nil */
 static int map_call(lua_State *L) {
   mapping *m = (mapping *)lua_touserdata(L, 1);
   size_t length;
   engine_push_function(L, "key");
   lua_rawgeti(L, LUA_REGISTRYINDEX, m->guard->ref);
   engine_push_call(L);
-  lua_call(L, 2, 1);
+  lua_pushstring(L, m->within); /* nil, if it is NULL */
+  lua_call(L, 3, 1);
   const char *key = lua_tolstring(L, -1, &length);
   if (!key || length >= NEAP_KEY_SIZE) return 0;
   memcpy(m->key, key, length + 1);
@@ -144,11 +146,11 @@ static int map_call(lua_State *L) {
   return 0;
 }
 
-size_t neap_guard_key(neap_guard *g, const neap_request *request, char *key) {
+size_t neap_guard_key(neap_guard *g, const neap_request *request, const char *within, char *key) {
   neap_engine *e = g->engine;
   engine_assert_owner(e);
   if (!g->maps || e->is_closing) return 0;
-  mapping m = {.guard = g, .key = key};
+  mapping m = {.guard = g, .within = within, .key = key};
   engine_scope outer = engine_enter(e, request, NULL, false);
   engine_run(e, map_call, &m, g->name);
   engine_leave(e, outer);

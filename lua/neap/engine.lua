@@ -206,10 +206,10 @@ function engine.line(of_guard, key, may_make, is_nested)
 end
 
 --- Whose breaker a call is, if the policy says so.
-function engine.key(of_guard, call)
+function engine.key(of_guard, call, within)
   local of_policy = of_guard.policy
   if not of_policy.key then return nil end
-  local key, fault = of_policy.key(call)
+  local key, fault = of_policy.key(call, within)
   if fault then of_guard:fault("key", fault) end
   if of_policy.warned[1] then of_guard:warned(of_policy) end
   return key

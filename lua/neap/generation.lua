@@ -104,8 +104,8 @@ end
 
 local NAME_MOST = 103 -- bytes, with the policy's name and a slash: NEAP_NAME_MAX
 
---- A key as a text; nil and what is wrong with it.
-local function key_text(value, most)
+--- A key as a text, WITHIN/KEY if it is one of several upstreams'; nil and what is wrong with it.
+local function key_text(value, most, within)
   if type(value) == "number" and value == value and value - value == 0 then
     value = (value % 1 == 0 and "%.0f" or "%.14g"):format(value)
   end
@@ -115,16 +115,22 @@ local function key_text(value, most)
     return nil, ("answered %s, not a key: 1 to %d letters, without control characters, and not *")
       :format(shown(value), most)
   end
-  return value
+  local whole = within and within .. "/" .. value or value
+  if #whole > most then
+    return nil, ("answered %s: %s has more than %d letters")
+      :format(shown(value), shown(whole), most)
+  end
+  return whole
 end
 
---- Whose breaker is a call's: nil is the default one's | nil, a fault.
+--- Whose breaker is a call's, within an upstream if so many share the policy: nil is the default
+--- one's | nil, a fault.
 local function new_key(box, f, name)
   local most = NAME_MOST - #name - 1
-  return function(call)
+  return function(call, within)
     local ok, value, kind = run(box, f, call)
     if ok and value == nil then return nil end
-    if ok then return key_text(value, most) end
+    if ok then return key_text(value, most, within) end
     if kind == "condemned" then f = nil end
     return nil, value
   end

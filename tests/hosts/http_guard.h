@@ -203,8 +203,8 @@ bool neap_guard_retry(neap_guard *g, const char *key, size_t n, uint32_t made, u
   return made < g->attempts && (!left_ms || *wait_ms < left_ms);
 }
 
-size_t neap_guard_key(neap_guard *g, const neap_request *request, char *key) {
-  (void)g, (void)request, (void)key;
+size_t neap_guard_key(neap_guard *g, const neap_request *request, const char *within, char *key) {
+  (void)g, (void)request, (void)within, (void)key;
   return 0;
 }
 

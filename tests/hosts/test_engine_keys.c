@@ -24,12 +24,16 @@ static neap_request request_of(const char *target) {
   return (neap_request){.target = target, .target_length = strlen(target)};
 }
 
-static const char *key_of(neap_guard *g, neap_request request) {
+static const char *key_within(neap_guard *g, const char *within, neap_request request) {
   static char key[NEAP_KEY_SIZE];
-  size_t length = neap_guard_key(g, &request, key);
+  size_t length = neap_guard_key(g, &request, within, key);
   if (length == 0) return "";
   assert_int_equal(strlen(key), length);
   return key;
+}
+
+static const char *key_of(neap_guard *g, neap_request request) {
+  return key_within(g, NULL, request);
 }
 
 static void asks_the_policy_whose_breaker_a_call_is(void **state) {
@@ -49,6 +53,20 @@ static void asks_the_policy_whose_breaker_a_call_is(void **state) {
   request.method = "POST";
   assert_string_equal(key_of(g, request), "");
   assert_non_null(strstr(f->log, "answered false, not a text, a number or nil"));
+}
+
+static void a_key_is_one_of_several_dependencies(void **state) {
+  fixture *f = (fixture *)*state;
+  neap_guard *g = guard_of(f);
+  char within[NEAP_KEY_SIZE] = "";
+  assert_string_equal(key_within(g, "eu", request_of("/users/77")), "eu//users/{id}");
+  memset(within, 'e', 89); /* p/, 89 + / + 11: 103 */
+  assert_int_equal(strlen(key_within(g, within, request_of("/users/77"))), 101);
+  assert_null(strstr(f->log, "letters"));
+  within[89] = 'e';
+  assert_string_equal(key_within(g, within, request_of("/users/77")), "");
+  assert_non_null(strstr(f->log, "p: key: answered \"/users/{id}\": "));
+  assert_non_null(strstr(f->log, " has more than 101 letters"));
 }
 
 static void has_no_key_of_a_policy_without_one(void **state) {
@@ -123,6 +141,7 @@ static void a_million_keys_take_no_more_memory_than_a_few(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(asks_the_policy_whose_breaker_a_call_is),
+      ENGINE_TEST(a_key_is_one_of_several_dependencies),
       ENGINE_TEST(has_no_key_of_a_policy_without_one),
       ENGINE_TEST(idle_keys_make_room_for_new_ones),
       ENGINE_TEST(a_million_keys_take_no_more_memory_than_a_few),

@@ -4,6 +4,7 @@
 
 #include <lauxlib.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const char *text_of(lua_State *L, const char *key) {
   lua_getfield(L, -1, key);
@@ -104,4 +105,10 @@ void plan_free(plan *p) {
   free(p->policies);
   free(p->params);
   free(p->routes);
+}
+
+size_t plan_routes_of(const plan *p, const char *policy) {
+  size_t count = 0;
+  for (size_t i = 0; i < p->route_count; i++) count += strcmp(p->routes[i].policy, policy) == 0;
+  return count;
 }

@@ -42,4 +42,7 @@ typedef struct plan {
 void plan_read(lua_State *L, int index, plan *out);
 void plan_free(plan *p);
 
+/* How many routes have that policy. */
+size_t plan_routes_of(const plan *p, const char *policy);
+
 #endif

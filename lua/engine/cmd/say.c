@@ -176,16 +176,10 @@ static void say_routes(serve *s) {
   }
 }
 
-static bool is_routed(const plan *p, const char *policy) {
-  for (size_t i = 0; i < p->route_count; i++)
-    if (strcmp(p->routes[i].policy, policy) == 0) return true;
-  return false;
-}
-
 static void say_unused_policies(serve *s) {
   neap_guard *guard;
   for (size_t i = 0; (guard = neap_engine_guard_at(s->engine, i)) != NULL; i++)
-    if (!is_routed(&s->plan, neap_guard_name(guard)))
+    if (!plan_routes_of(&s->plan, neap_guard_name(guard)))
       serve_log(s, LOG_WARN, "policy",
                 "policy %s matches no route: nothing but another policy's fallback will use it",
                 neap_guard_name(guard));

@@ -199,6 +199,7 @@ static bool open_route(serve *s, const plan_route *r, char *error, size_t size) 
       .upstream = r->upstream,
       .guard = guard,
       .key = r->key,
+      .shares_guard = plan_routes_of(&s->plan, r->policy) > 1,
       .connect_ms = r->connect_ms,
       .answer_ms = r->answer_ms,
       .http2 = r->http2,

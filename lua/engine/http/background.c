@@ -306,7 +306,7 @@ void background_refresh(const exchange *ex, const neap_request *question, uint64
 
 background *background_ask(proxy_route *route, const neap_request *question, exchange *asker) {
   char key[NEAP_KEY_SIZE];
-  size_t length = neap_guard_key(route->guard, question, key);
+  size_t length = neap_guard_key(route->guard, question, route->within, key);
   background *b = background_new(route, length ? key : route->key,
                                  length ? length : route->key_length, question, NULL, false);
   b->asker = asker;

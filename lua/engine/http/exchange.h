@@ -118,6 +118,7 @@ struct proxy_route {
   neap_guard *guard;
   char *name, *key;
   size_t key_length;
+  const char *within; /* key, where others share the guard, else NULL: as of neap_guard_key */
   proxy_options options;
   proxy_stats stats;
   exchange *free;

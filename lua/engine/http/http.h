@@ -260,6 +260,7 @@ typedef struct proxy_options {
   const char *upstream; /* "http://127.0.0.1:8016", "https://[::1]:8443"; no path */
   neap_guard *guard;    /* its timeout_ms bounds the wait for an answer */
   const char *key;      /* of the breaker; NULL: name */
+  bool shares_guard;    /* with other routes: the policy's own keys are KEY/... */
   uint32_t connect_ms;  /* for a connection, TLS included.               0: 5,000 */
   uint32_t answer_ms;   /* for an answer, where the policy has no timeout_ms.   0: 60,000 */
   uint32_t stall_ms;    /* an answer's body that stands still this long is given up.  0: 60,000 */

@@ -275,7 +275,7 @@ static const http_handler handler = {
 static void ex_find_key(exchange *ex) {
   proxy_route *route = ex->route;
   neap_request question = ex_question(ex);
-  ex->key_length = neap_guard_key(route->guard, &question, ex->by_policy);
+  ex->key_length = neap_guard_key(route->guard, &question, route->within, ex->by_policy);
   ex->key = ex->by_policy;
   if (ex->key_length) {
     route->is_mapped = true;
@@ -331,6 +331,7 @@ bool proxy_open(uv_loop_t *loop, const proxy_options *options, proxy_route **out
   route->name = strdup(options->name ? options->name : "");
   route->key = strdup(options->key ? options->key : route->name);
   route->key_length = strlen(route->key);
+  if (options->shares_guard) route->within = route->key;
   route->holds = 1;
   *out = route;
   return true;

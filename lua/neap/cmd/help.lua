@@ -55,9 +55,10 @@ Several routes are told in a file:
 
 A route takes the requests for its host (any, if none is given) whose path begins with its prefix;
 the more particular one wins. Each route has a breaker of its own: its name is the key, unless `key`
-says another one, or the policy's key function does, for all routes that have this policy. With
-prefix = false it takes no requests: its upstream is asked by the fallback.guard stages of other
-policies that name its policy. Options on the command line go before the file's. All there is:
+says another one, or the policy's key function does; where several routes have that policy it says
+which within the route's: eu/KEY. With prefix = false it takes no requests: its upstream is asked by
+the fallback.guard stages of other policies that name its policy. Options on the command line go
+before the file's. All there is:
 
   of the file   listen, admin, admin_token_file, params, policies, routes, state_dir, log_format,
                 drain_ms, max_breakers

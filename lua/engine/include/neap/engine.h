@@ -250,8 +250,12 @@ typedef struct neap_refusal {
  * answers its length; 0 if the policy has none or nothing to say, so it is the program's own to say.
  * `key` has room for NEAP_KEY_SIZE bytes.
  *
+ * `within` names one of several dependencies that share the guard: what the function answers is then
+ * the key WITHIN/ANSWER, so that none opens another's breaker.  NULL: there is one.
+ *
  * Effects: runs the policy's function, if it has one. */
-NEAP_API size_t neap_guard_key(neap_guard *guard, const neap_request *request, char *key);
+NEAP_API size_t neap_guard_key(neap_guard *guard, const neap_request *request, const char *within,
+                               char *key);
 #define NEAP_KEY_SIZE 104u
 
 /* Asks to make one call, now.
