@@ -50,12 +50,13 @@ local DEFAULT = proxied.DEFAULT
 
 local guards, reloader, panel
 
--- By what neap_acquire calls them: gates, and of keys that are in a variable { guard, variable }.
-local gates, variables = {}, {}
+-- By what neap_acquire calls them: gates; and { guard, variable } where each request has a key of
+-- its own: it is in a variable, or the policy says which.
+local gates, deciders = {}, {}
 
--- By POLICY/KEY, as breakers are called: { guard, line, public, acquire, report, is_plain,
--- may_be_grpc }.  A key may be of a client's making, and read like what stands in the
--- configuration: so not in gates.
+-- By POLICY/KEY, as breakers are called: { guard, line, public, acquire, key, report, is_plain,
+-- may_be_grpc }; the key is what acquire has to be given, not to ask the policy for it.  A key may
+-- be of a client's making, and read like what stands in the configuration: so not in gates.
 local gates_of_keys = {}
 
 -- Of the requests under way, by the coroutine that their Lua runs in: a permit and its gate; or of
@@ -129,6 +130,7 @@ end
 --- How the policy's generation judges.
 local function equip(gate)
   local policy = gate.guard.policy
+  gate.key = policy.key and gate.line.is_default and DEFAULT or nil
   gate.is_plain, gate.may_be_grpc = upstream.is_plain(policy), upstream.may_be_grpc(policy)
 end
 
@@ -161,23 +163,32 @@ local function misnamed(name)
   log("error", proxied.no_policy(guards, name) .. ": requests for it are answered with 500")
 end
 
+--- The key of a request that is given none.
+local function own_key(txn, of_guard)
+  if not of_guard.policy.key then return DEFAULT end
+  return proxied.key(of_guard, txn.sf:method(), txn.sf:pathq(),
+    upstream.headers(txn.http:req_get_headers()))
+end
+
 --- The gate of POLICY, POLICY/KEY or POLICY/var(NAME) when it is not among gates; nil: none.
 local function find_gate(txn, name)
-  local found = variables[name]
+  local found = deciders[name]
   if not found then
     local policy, key = name:match("^([^/]+)/(.+)$")
     local of_guard = guards[policy or name]
     if not of_guard then return misnamed(name) end
     local variable = key and key:match("^var%((.+)%)$")
-    if not variable then
+    if not variable and (key or not of_guard.policy.key) then
       gates[name] = gate_of(of_guard, key or DEFAULT)
       return gates[name]
     end
     found = { guard = of_guard, variable = variable }
-    variables[name] = found
+    deciders[name] = found
   end
-  local key = txn:get_var(found.variable)
-  return gate_of(found.guard, key ~= nil and key ~= "" and tostring(key) or DEFAULT)
+  local key
+  if found.variable then key = txn:get_var(found.variable) end
+  local is_given = key ~= nil and key ~= ""
+  return gate_of(found.guard, is_given and tostring(key) or own_key(txn, found.guard))
 end
 
 --- The request has asked a policy before.  Let in: only the last can be told what became of it.
@@ -216,7 +227,7 @@ local function acquire(txn, name)
   if not gate then return act.ERROR end
   local stream = running()
   if owners[stream] and asks_again(txn, stream) then return end
-  local permit, err = gate.acquire(gate.public)
+  local permit, err = gate.acquire(gate.public, gate.key)
   if permit == nil then return refuse(txn, stream, gate, err) end
   permits[stream], owners[stream] = permit, gate
 end
@@ -254,6 +265,7 @@ local function adopted(made)
   for _, gate in pairs(gates_of_keys) do
     if gate.guard == made then equip(gate) end
   end
+  gates[made.name], deciders[made.name] = nil, nil -- it may have got a key function, or lost it
 end
 
 local function check(given)

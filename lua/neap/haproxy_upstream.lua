@@ -32,9 +32,11 @@ function upstream.grpc_status(txn) return txn.f:res_fhdr("grpc-status") end
 function upstream.may_be_grpc(policy) return policy.config.classify == "classify.default" end
 
 --- Headers as policies see them: HAProxy counts values from 0.
-local function headers_of(txn)
+---@param given table<string, table> as HAProxy has them
+---@return table<string, string|string[]>
+function upstream.headers(given)
   local headers = {}
-  for name, values in pairs(txn.http:res_get_headers()) do
+  for name, values in pairs(given) do
     headers[name] = values[0]
     if values[1] then
       local list = { values[0] }
@@ -58,7 +60,7 @@ end
 function upstream.answer(txn, policy, status)
   local call = { status = status }
   if not PLAIN[policy.config.classify] then
-    call.headers = headers_of(txn)
+    call.headers = upstream.headers(txn.http:res_get_headers())
     call.grpc_status = call.headers["grpc-status"] or begun(call.headers)
     return call
   end

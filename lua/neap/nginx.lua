@@ -33,6 +33,7 @@ local upstream = require "neap.nginx_upstream"
 
 local process = require "ngx.process"
 local ngx = ngx
+local req = ngx.req
 
 local nginx = {}
 
@@ -52,7 +53,8 @@ local TRY = 3 -- as KIND_TRY in lua/src/nginx.c
 
 --- A guard with what the phases of a request need.
 ---@class neap.nginx.Guard : neap.Guard
----@field access fun(self, key?: string) for access_by_lua: lets the request go on, or answers it
+---@field access fun(self, key?: string) for access_by_lua: lets the request go on, or answers it;
+---  without a key, here and below, the policy's key function says which
 ---@field ask fun(self, key?: string): boolean|nil, neap.Refusal|nil for balancer_by_lua, or where
 ---  somebody else answers: true, or nil and why not
 ---@field keep fun(self, key?: string) for body_filter_by_lua: keeps a good answer
@@ -151,6 +153,13 @@ local function check_key(key)
   end
 end
 
+--- The key of a request that is given none.
+local function own_key(of_guard)
+  if not of_guard.policy.key then return DEFAULT end
+  return proxied.key(of_guard, req.get_method(), ngx.var.request_uri or "",
+    req.get_headers(0)) -- without the 0 there are a hundred
+end
+
 --- A key's request: nil if it may go on, else the status of what is answered.
 local function keyed(of_line, key)
   local gate = gate_of(of_line.guard, key)
@@ -158,11 +167,11 @@ local function keyed(of_line, key)
   if reason then return refuse(gate.line, reason, retry_after_ms, transition) end
 end
 
---- The guard's method access in Lua: for a chain that asks another guard, which may wait, as C may
---- not.
-local function waiting_access(of_guard, key)
+--- The guard's method access in Lua: for a policy that says itself whose breaker a request's is,
+--- or whose chain asks another guard, which may wait, as C may not.
+local function access_in_lua(of_guard, key)
   check_key(key)
-  local status = keyed(of_guard.line, key or DEFAULT)
+  local status = keyed(of_guard.line, key or own_key(of_guard))
   if status then return ngx.exit(status) end
 end
 
@@ -183,7 +192,7 @@ local function ask(of_guard, key)
       end
     end
   end
-  local gate = gate_of(of_guard, key or DEFAULT)
+  local gate = gate_of(of_guard, key or own_key(of_guard))
   local reason, retry_after_ms, transition = (is_try and gate.ask_try or gate.ask)()
   if transition then moved(gate.line, transition) end
   if not reason then return true end
@@ -203,7 +212,7 @@ local function answer(of_guard)
   if call then
     if not tries then ngx.ctx.neap_status = status end -- log has the chain's
     local cause = call.ended_by == "timeout" and "timeout" or "failure"
-    local of_line = gate_of(of_guard, DEFAULT).line
+    local of_line = gate_of(of_guard, own_key(of_guard)).line
     local value, info, err = proxied.ask_chain(of_line, cause, call, answers.id())
     if value ~= nil then return ngx.exit(answers.send(of_guard, value, info) or status) end
     if err then return ngx.exit(answers.problem(err)) end
@@ -220,10 +229,11 @@ local function keep(of_guard, key)
   if not tries then return end
   local policy = of_guard.policy
   if policy.classify(upstream.call(policy, tries, 1, #tries)) ~= "success" then return end
-  of_guard:remember({ key = key, id = answers.id() }, whole)
+  of_guard:remember({ key = key or own_key(of_guard), id = answers.id() }, whole)
 end
 
-local function waits(policy)
+local function needs_lua(policy)
+  if policy.key then return true end
   for _, stage in ipairs(policy.stages) do
     if stage.kind == "guard" then return true end
   end
@@ -235,7 +245,7 @@ local tell_unstarted
 --- What the policy's generation changes in the guard's methods and gates.
 local function equip(made)
   made.gates = made.gates or {}
-  local access = waits(made.policy) and waiting_access or gate_of(made, DEFAULT).access
+  local access = needs_lua(made.policy) and access_in_lua or gate_of(made, DEFAULT).access
   made.access = is_unstarted and function(...)
     tell_unstarted()
     return access(...)

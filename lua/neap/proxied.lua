@@ -8,6 +8,8 @@ local line = require "neap.line"
 local reload = require "neap.reload"
 local suggest = require "neap.suggest"
 
+local concat, lower = table.concat, string.lower
+
 local proxied = {}
 
 proxied.DEFAULT = "default" -- the key of requests that have none
@@ -176,6 +178,31 @@ function proxied.look(reloader, log)
   if ok then return wait_ms end
   log("error", "looking at the policy files: " .. tostring(wait_ms))
   return RETRY_MS
+end
+
+-- ---- Keys -------------------------------------------------------------------------------------
+
+local in_any_case = {
+  __index = function(headers, name)
+    return type(name) == "string" and rawget(headers, lower(name)) or nil
+  end,
+}
+
+--- Whose breaker a request's is that the configuration gives no key: the policy's key function is
+--- asked, which the policy has.  All that it may look at has to be there: it runs in a coroutine of
+--- the sandbox's, where the proxy does not know which request it is.
+---@param of_guard neap.Guard
+---@param method string
+---@param target string as it was sent, with its query
+---@param headers table<string, string|string[]> by name in lower case; the function's from now on
+---@return string
+function proxied.key(of_guard, method, target, headers)
+  for name, value in next, headers do
+    if type(value) == "table" then headers[name] = concat(value, ", ") end
+  end
+  return of_guard:key { request = {
+    method = method, target = target, headers = setmetatable(headers, in_any_case),
+  } }
 end
 
 -- ---- Permits: a number, or of a probe userdata --------------------------------------------------

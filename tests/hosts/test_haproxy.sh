@@ -16,6 +16,14 @@ policy chain "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 
 policy closes "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },
   fallback = { fallback.fail { status = 521, retry_after_ms = 90000 } },"
 policy keyed "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 },"
+policy tenants "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000, jitter = 0 },
+  key = function(call) return call.request.headers['X-Tenant'] end,"
+policy seen "trip = { consecutive_failures = 1000 },
+  key = function(call)
+    local request = call.request
+    return request.method .. ' ' .. request.target .. ' ' .. (request.headers['X-A'] or '-')
+  end,"
+policy late "trip = { consecutive_failures = 1000 },"
 policy called "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 }, timeout_ms = 100,"
 options="policies = '$dir/policies', max_keys = 60"
 site_sections="$frontend
@@ -44,6 +52,13 @@ $(guarded misnamed plan "server up $upstream")
 backend keyed
   http-request set-var(txn.tenant) url_param(tenant)
 $(guarded keyed 'keyed/var(txn.tenant)' "server up $upstream" | tail -n +2)
+$(guarded tenants tenants "server up $upstream")
+$(guarded given tenants/mine "server up $upstream")
+backend maybe
+  http-request set-var(txn.tenant) url_param(tenant)
+$(guarded tenants 'tenants/var(txn.tenant)' "server up $upstream" | tail -n +2)
+$(guarded seen seen "server up $upstream")
+$(guarded late late "server up $upstream")
 backend native
   http-request lua.neap_acquire closes
   http-request return status 599 hdr X-Why %[var(txn.neap_refused)] hdr Retry-After %[var(txn.neap_retry_after)] if { var(txn.neap_refused) -m found }
@@ -267,6 +282,61 @@ count=$(curl -sf "$site/metrics" | grep -c '^neap_breaker_state{policy="keyed"')
 calls keyed rejected 1 a
 curl -sf "$site/metrics" | promtool check metrics >/dev/null || fail "many keys: the page is not right"
 echo "ok: keys"
+
+# ---- Keys of the policy's own, where the rule says none ----
+
+as() { # TENANT STATUS PATH
+  tenant=$1
+  shift
+  gets "$@" -H "x-tenant: $tenant"
+}
+as a 500 "/tenants/?how=500"
+as a 503 /tenants/
+header 'Retry-After: 60'
+as b 200 /tenants/ # one tenant's outage is no other's
+gets 200 /tenants/ # it has nothing to say: the default
+state tenants 2 a
+state tenants 0 b
+calls tenants failure 1 a
+calls tenants rejected 1 a
+calls tenants success 1
+as a 200 /given/ # a key that is given goes before it
+calls tenants success 1 mine
+as b 503 "/maybe/?tenant=a"
+as a 503 /maybe/ # a variable that is not set gives none
+as b 200 /maybe/
+calls tenants success 2 b
+gets 200 "/seen/x%20y?q=1" -X POST -d body
+calls seen success 1 'POST /seen/x%20y?q=1 -'
+gets 200 /seen/ -H "x-a: 1" -H "X-A: 2"
+calls seen success 1 'GET /seen/ 1, 2'
+metric 'neap_policy_errors_total{policy="seen"} 0'
+metric 'neap_policy_errors_total{policy="tenants"} 0'
+for tenant in $(seq 280); do
+  [ "$tenant" = 1 ] || echo next
+  printf 'url = "%s"\nheader = "x-tenant: of-%s"\noutput = "/dev/null"\nsilent\n' "$site/tenants/" "$tenant"
+done >"$dir/tenants"
+curl -K "$dir/tenants"
+count=$(curl -sf "$site/metrics" | grep -c '^neap_breaker_state{policy="tenants"')
+[ "$count" -le 242 ] || fail "$count keys, of 60 for each of 4 threads"
+at_once /late/ 24
+calls late success 24
+policy late "trip = { consecutive_failures = 1000 }, key = function(call) return call.request.headers['x-tenant'] end,"
+is_keyed() {
+  curl -s -o /dev/null -H "x-tenant: a" "$site/late/"
+  has_metric 'neap_breaker_state{policy="late",key="a"} 0'
+}
+within 8 is_keyed
+sleep 3 # the other threads, too
+before=$(curl -sf "$site/metrics" | grep '^neap_calls_total{policy="late",key="default",outcome="success"}')
+at_once /late/ 24 -H "x-tenant: a"
+metric "$before"
+policy late "trip = { consecutive_failures = 1000 },"
+within 8 said "late.lua: reloaded" 2
+sleep 3
+at_once /late/ 24 -H "x-tenant: a"
+metric "${before% *} $((${before##* } + 24))"
+echo "ok: the policy's keys"
 
 # ---- By hand ----
 
