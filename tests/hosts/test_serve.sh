@@ -241,6 +241,8 @@ start edge "$dir/edge.lua"
 within 5 up_and_running
 within 5 logged " http://127.0.0.1:$nobody can't be reached now: connection refused"
 logged 'policy http_upstream matches no route' || fail "B163: a policy without a route goes unsaid"
+logged 'policy http_upstream matches .*nobody is asked; that takes a route .*prefix = false' ||
+  fail "what is missing for another one's fallback.guard goes unsaid"
 ! logged 'policy payments matches no route' || fail "a policy with a route is reported"
 [ "$(status "$sidecar/flags/a")" = 200 ] || fail "no route by path"
 [ "$(status "$sidecar/flagship")" = 404 ] || fail "a prefix ends at a segment's end"

@@ -180,9 +180,11 @@ static void say_unused_policies(serve *s) {
   neap_guard *guard;
   for (size_t i = 0; (guard = neap_engine_guard_at(s->engine, i)) != NULL; i++)
     if (!plan_routes_of(&s->plan, neap_guard_name(guard)))
-      serve_log(s, LOG_WARN, "policy",
-                "policy %s matches no route: nothing but another policy's fallback will use it",
-                neap_guard_name(guard));
+      serve_log(
+          s, LOG_WARN, "policy",
+          "policy %s matches no route: a fallback.guard of another one has its fallback chain, "
+          "but nobody is asked; that takes a route of its own, with prefix = false",
+          neap_guard_name(guard));
 }
 
 static void say_few_clients(serve *s) {
