@@ -211,14 +211,20 @@ static int l_trip(lua_State *L) {
   const neap_rules *rules = neap__check_rules(L, 2);
   uint64_t now_ms = neap__check_ms(L, 3, "now_ms");
   uint64_t open_ms = neap__opt_duration(L, 4, 0);
+  bool is_over = !lua_isnoneornil(L, 4) && open_ms == 0; /* to the core 0 would be the cooldown */
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
-  neap_status status = neap_breaker_trip(b, rules, now_ms, open_ms, &moved);
-  neap__push_moved(L, &moved);
-  if (status == NEAP_OK) return 1;
-  compat_pushwide(L, open_ms);
+  if (!is_over && neap_breaker_trip(b, rules, now_ms, open_ms, &moved) == NEAP_OK) {
+    neap__push_moved(L, &moved);
+    return 1;
+  }
+  lua_pushnil(L);
+  if (is_over)
+    lua_pushvalue(L, 4);
+  else
+    compat_pushwide(L, open_ms);
   compat_pushwide(L, rules->max_cooldown_ms);
-  lua_pushfstring(L, "open_ms %s: must be at most max_cooldown_ms, %s", lua_tostring(L, -2),
-                  lua_tostring(L, -1));
+  lua_pushfstring(L, "open_ms %s: must be over 0 and at most max_cooldown_ms, %s",
+                  lua_tostring(L, -2), lua_tostring(L, -1));
   lua_replace(L, -3);
   lua_pop(L, 1);
   return 2;

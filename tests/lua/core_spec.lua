@@ -201,7 +201,7 @@ describe("a breaker", function()
     assert.is_nil(b:next_ms(r, 0))
     local moved, message = b:trip(r, 0, 1e9)
     assert.is_nil(moved)
-    assert.matches("must be at most max_cooldown_ms", message)
+    assert.matches("must be over 0 and at most max_cooldown_ms", message)
   end)
 
   it("has modes, which go before the rules'", function()
