@@ -5,7 +5,8 @@
 ---                                     [--script "ok 10, 500 5, slow 8"]
 ---
 --- GET /flags/NAME answers a feature flag as JSON (404 FLAG_NOT_FOUND if the name begins with
---- "missing"), POST /ofrep/v1/evaluate/flags/NAME the same as OpenFeature's protocol has it.
+--- "missing"), POST /ofrep/v1/evaluate/flags/NAME the same as OpenFeature's protocol has it;
+--- without a name it is all flags at once, which are three.
 --- POST /_fail?mode=MODE[&ms=N] changes what happens to every flag request from now on:
 ---
 ---   ok      answers 200
@@ -21,6 +22,7 @@
 local uv = require "luv"
 
 local DEFAULT_MS = { slow = 2000, flap = 1000 }
+local FLAGS = { "new-checkout", "page-size", "payments" } -- all, when they are asked at once
 local REASONS = { [200] = "OK", [400] = "Bad Request", [404] = "Not Found",
   [405] = "Method Not Allowed",
   [429] = "Too Many Requests", [500] = "Internal Server Error", [503] = "Service Unavailable" }
@@ -77,10 +79,18 @@ local function json_string(text)
     .. '"'
 end
 
+local function flag_text(name)
+  return ('{"key":%s,"value":true,"variant":"on","reason":"STATIC","answer":%d}'):format(
+    json_string(name), answered)
+end
+
+--- Of the flag of that name; without one of all.
 local function flag_body(name, status)
   if status ~= 200 then return ('{"errorCode":"GENERAL","status":%d}\n'):format(status) end
-  return ('{"key":%s,"value":true,"variant":"on","reason":"STATIC","answer":%d}\n'):format(
-    json_string(name), answered)
+  if name then return flag_text(name) .. "\n" end
+  local texts = {}
+  for i, one in ipairs(FLAGS) do texts[i] = flag_text(one) end
+  return ('{"flags":[%s]}\n'):format(table.concat(texts, ","))
 end
 
 local function response(request, status, body)
@@ -118,7 +128,7 @@ local function flag(client, request, name)
   if what == "refuse" then return client:close() end
   if what == "hang" then return end
   answered = answered + 1
-  if status == 200 and name:match("^missing") then
+  if status == 200 and name and name:match("^missing") then
     return send(client, request, 404,
       ('{"key":%s,"errorCode":"FLAG_NOT_FOUND"}\n'):format(json_string(name)))
   end
@@ -132,10 +142,13 @@ local function flag(client, request, name)
 end
 
 local function serve(client, request)
-  local name = request.path:match("^/flags/([^/]+)$")
-    or request.method == "POST" and request.path:match("^/ofrep/v1/evaluate/flags/([^/]+)$")
-  if request.path == "/_fail" then return control(client, request) end
-  if name then return flag(client, request, name) end
+  local is_post, path = request.method == "POST", request.path
+  local name = path:match("^/flags/([^/]+)$")
+    or is_post and path:match("^/ofrep/v1/evaluate/flags/([^/]+)$")
+  if path == "/_fail" then return control(client, request) end
+  if name or is_post and path == "/ofrep/v1/evaluate/flags" then
+    return flag(client, request, name or nil)
+  end
   send(client, request, 404, '{"error":"nothing here; try /flags/new-checkout"}\n')
 end
 

@@ -25,6 +25,14 @@ grep -q '^{"key":"a","value":true' "$dir/body" || fail "no flag: $(cat "$dir/bod
 [ "$(flag missing-flag)" = 404 ] || fail "a missing flag is there"
 grep -q '^{"key":"missing-flag","errorCode":"FLAG_NOT_FOUND"}$' "$dir/body" ||
   fail "a missing flag is not told as OpenFeature's SDKs need it: $(cat "$dir/body")"
+all() { curl -s "$url/ofrep/v1/evaluate/flags" -d '{}' -o "$dir/body" -w '%{http_code}'; }
+[ "$(all)" = 200 ] || fail "all flags at once are not 200"
+grep -q '^{"flags":\[{"key":"new-checkout","value":true,.*},{"key":"page-size",.*}\]}$' \
+  "$dir/body" ||
+  fail "not all flags: $(cat "$dir/body")"
+mode 503 >"$dir/none"
+[ "$(all)" = 503 ] || fail "all flags at once are answered though it fails"
+mode ok >"$dir/none"
 for status in 500 503 429 404; do
   [ "$(mode $status)" = 200 ] || fail "mode $status is refused"
   [ "$(flag a)" = $status ] || fail "mode $status does not answer $status"
