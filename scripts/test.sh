@@ -4,6 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 jobs=${JOBS:-$(nproc 2>/dev/null || echo 2)}
+at_once=$((jobs + 1)) # many tests wait for a clock or another process
 logs=build/test-logs
 mkdir -p "$logs"
 : >"$logs/summary"
@@ -31,10 +32,10 @@ build() {
   cmake --preset "$1" && cmake --build --preset "$1" --parallel "$jobs"
 }
 
-part dev-build build dev && part dev ctest --preset dev -j "$jobs"
-part asan-build build asan && part asan ctest --preset asan -j "$jobs" -LE "gc|repo|model|fuzz"
+part dev-build build dev && part dev ctest --preset dev -j "$at_once"
+part asan-build build asan && part asan ctest --preset asan -j "$at_once" -LE "gc|repo|model|fuzz"
 part tsan-build build tsan && part tsan ctest --preset tsan -j "$jobs" -R "thread"
-part clang-build build clang && part clang ctest --preset clang -j "$jobs" -LE "gc|repo|model|fuzz|versions"
+part clang-build build clang && part clang ctest --preset clang -j "$at_once" -LE "gc|repo|model|fuzz|versions"
 part release-build build release
 
 echo
