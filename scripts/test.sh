@@ -35,7 +35,7 @@ build() {
 part dev-build build dev && part dev ctest --preset dev -j "$at_once"
 part asan-build build asan && part asan ctest --preset asan -j "$at_once" -LE "gc|repo|model|fuzz"
 part tsan-build build tsan && part tsan ctest --preset tsan -j "$jobs" -R "thread"
-part clang-build build clang && part clang ctest --preset clang -j "$at_once" -LE "gc|repo|model|fuzz|versions"
+part clang-build build clang && part clang ctest --preset clang -j "$at_once" -LE "gc|repo|model|fuzz|versions|scripts"
 part release-build build release
 
 echo
