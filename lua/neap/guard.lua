@@ -16,9 +16,11 @@ local core = require "neap.core"
 local event = require "neap.event"
 local fallback = require "neap.fallback"
 local line = require "neap.line"
+local on_transition = require "neap.on_transition"
 local plain = require "neap.hosts.plain"
 local shadow = require "neap.shadow"
 local retry = require "neap.retry"
+local problem = require "neap.problem"
 local rows = require "neap.rows"
 local schema = require "neap.schema"
 local suggest = require "neap.suggest"
@@ -308,6 +310,7 @@ function Guard:sweep()
     if wait_ms and wait_ms < (soonest_ms or math.huge) then soonest_ms = wait_ms end
   end
   self.events:deliver()
+  self.script:run()
   return soonest_ms
 end
 
@@ -412,6 +415,23 @@ local function check_action(action)
   end
 end
 
+local MODES = { "auto", "forced_open", "forced_closed", "shadow" }
+local WRONG_MODE = 'mode must be "' .. table.concat(MODES, '", "')
+  .. '", or nil for the policy\'s, got %s%s'
+
+local function check_mode(mode)
+  if mode == nil then return end
+  for _, one in ipairs(MODES) do
+    if mode == one then return end
+  end
+  error(WRONG_MODE:format(problem.shown(mode), suggest.hint(mode, MODES)), 3)
+end
+
+local function check_ms(name, ms)
+  if ms == nil or type(ms) == "number" then return end
+  error(("%s must be milliseconds, got %s"):format(name, problem.shown(ms)), 3)
+end
+
 --- Sets the mode of one key, which goes before the policy's.
 ---@param key string|nil
 ---@param mode neap.Mode|nil nil: back to the policy's
@@ -420,6 +440,8 @@ end
 function Guard:mode(key, mode, action)
   action = action or {}
   check_action(action)
+  check_mode(mode)
+  check_ms("for_ms", action.for_ms)
   local of_key = existing(self, key)
   if not of_key then return no_such_key(self, key) end
   local now_ms = of_key.native:now()
@@ -454,7 +476,7 @@ function Guard:last_transition(key)
   return of_key and of_key.last_moved
 end
 
---- To closed, with a clean window, from any state.
+--- To closed, with a clean window, from any state; a shadow policy's breaker, too.
 ---@param key? string
 ---@param by? string
 ---@return boolean|nil, string|nil message
@@ -463,6 +485,7 @@ function Guard:reset(key, by)
   if not of_key then return no_such_key(self, key) end
   line.enqueue(of_key, of_key.breaker:reset(self.policy.rules, of_key.native:now()), by)
   self.events:deliver()
+  shadow.reset(of_key, self.candidate, by)
   return true
 end
 
@@ -472,6 +495,7 @@ end
 ---@param by? string
 ---@return boolean|nil, string|nil message
 function Guard:trip(key, open_ms, by)
+  check_ms("open_ms", open_ms)
   local of_key = existing(self, key)
   if not of_key then return no_such_key(self, key) end
   local moved, message = of_key.breaker:trip(self.policy.rules, of_key.native:now(), open_ms)
@@ -596,6 +620,7 @@ function Guard:adopt(policy)
     error(message:format(self.name, policy.name), 2)
   end
   put_to_work(self, policy)
+  self.script:adopt()
   self.reloads, self.last_error = self.reloads + 1, nil
 end
 
@@ -708,6 +733,8 @@ function guard.new(policy, options)
     end)
   end
   if options.on_event then self.events:on(options.on_event) end
+  self.script = on_transition.new(self)
+  self.script:adopt()
   known[self.name] = self
   return self
 end

@@ -58,6 +58,7 @@ local unpack = table.unpack or _G.unpack
 ---  retry_after_ms, fault
 ---@field trip? fun(snapshot: table): boolean, string? whether to open, fault
 ---@field candidate? neap.Candidate of a policy with a shadow
+---@field on_transition? fun(event: table): string? a fault
 ---@field decide? fun(round: table): "close"|"open"|nil, string? what to do, fault
 
 ---@class (exact) neap.policy.Options
@@ -207,8 +208,9 @@ local function with_candidate(made, candidate)
   if not candidate then return made end
   made.candidate, made.hash = candidate, core.fingerprint(made.hash, candidate.hash)
   made.sources[#made.sources + 1] = candidate.path
-  if candidate.error then
-    made.warnings[#made.warnings + 1] = ("shadow: %s"):format(tostring(candidate.error))
+  local err = candidate.error
+  for _, one in ipairs(err and (err.all or { err }) or {}) do
+    made.warnings[#made.warnings + 1] = ("shadow: %s"):format(tostring(one))
   end
   return made
 end

@@ -235,6 +235,19 @@ function shadow.refused(line, candidate, reason)
   if OF_STATE[reason] then guarded(refused, line, candidate) end
 end
 
+--- An operator has reset the live breaker: begins anew with it, from closed and a clean window.
+---@param line table
+---@param candidate neap.Candidate|nil
+---@param by? string
+function shadow.reset(line, candidate, by)
+  if not candidate then return end
+  local self, now_ms = of(line, candidate), line.native:now()
+  local moved = self.breaker:reset(self.rules, now_ms)
+  if moved then moved.by = by end
+  note(self, moved, now_ms)
+  line.guard.shadows:deliver()
+end
+
 -- ---- For people -------------------------------------------------------------------------------
 
 local function said(n, one, many)

@@ -136,7 +136,7 @@ describe("neap status", function()
     policies[3] = { name = "params", path = "params.lua", error = "params.lua:1: syntax error",
       is_gone = false, is_orphaned = false, reloads = 0, failures = 1 }
     assert.equal(1, neap "status pay")
-    says "policy params: the last good version serves: params.lua:1: syntax error"
+    says "file params.lua is not in force as it is: params.lua:1: syntax error"
   end)
 
   it("is the same as JSON for programs", function()

@@ -139,7 +139,13 @@ describe("modes", function()
 
   it("that are none, or too long, or of no key are refused", function()
     local g = fixture.guard()
-    assert.error_matches(function() g:mode(nil, "off") end, "mode must be \"auto\"")
+    local function raised(method, ...)
+      return select(2, pcall(g[method], g, nil, ...)) -- its place is the caller's: none here
+    end
+    assert.equal('mode must be "auto", "forced_open", "forced_closed", "shadow", or nil for the '
+      .. 'policy\'s, got "forced_opn": did you mean forced_open?', raised("mode", "forced_opn"))
+    assert.equal('for_ms must be milliseconds, got "5s"', raised("mode", "auto", { for_ms = "5s" }))
+    assert.equal('open_ms must be milliseconds, got "5s"', raised("trip", "5s"))
     assert.matches("31 days", select(2, g:mode(nil, "shadow", { for_ms = 40 * 86400000 })))
     assert.same({ nil, "p has no key x yet" }, { g:mode("x", "shadow") })
     -- for good, if nobody looked at it

@@ -66,6 +66,21 @@ describe("a shadow policy", function()
     assert.equal(9, guard:snapshot().shadow.calls)
   end)
 
+  it("is closed with the live one by an operator's reset, with a clean window", function()
+    local guard = new()
+    calls(guard, 500, 2)
+    assert.equal("open", guard:snapshot().shadow.state)
+    guard:reset(nil, "alice")
+    local s = guard:snapshot().shadow
+    assert.same({ "closed", 2, "alice" }, { s.state, s.same, s.last.by })
+    assert.equal("flags/default: shadow next.lua would move: open -> closed: reset by hand, by "
+      .. "alice", tostring(shadows[2]))
+    calls(guard, 500, 1) -- the two before are forgotten
+    assert.equal("closed", guard:snapshot().shadow.state)
+    calls(guard, 500, 1)
+    assert.equal("open", guard:snapshot().shadow.state)
+  end)
+
   it("tells what it would have done, when and why, to whoever asked for that", function()
     local guard = new()
     calls(guard, 500, 2)
@@ -340,6 +355,17 @@ describe("a candidate's file", function()
     guard:adopt(load())
     assert.is_nil(guard:stats().shadow.error)
     assert.same({ "open", 2, 0, 0, 0, 0 }, counts(guard))
+  end)
+
+  it("that has several mistakes has a warning for each", function()
+    local guard = new()
+    files["p/next.lua"] = candidate "trip = { failurs = 3 },\n timeout_ms = -1"
+    guard:adopt(load())
+    assert.same({
+      "warning: flags: shadow: p/next.lua:1: trip.failurs: is not a key: did you mean failures?",
+      "warning: flags: shadow: p/next.lua:2: timeout_ms: -1 is out of range: a whole number of "
+        .. "milliseconds from 1 to 3599999",
+    }, logged)
   end)
 
   it("that was never right is no shadow at all", function()

@@ -129,15 +129,16 @@ end
 
 local function policies_text(policies, paint, out)
   for _, row in ipairs(policies) do
-    local what
-    if is_there(row.last_error) then
+    local whose, what = ("%s %s: "):format(paint(YELLOW, "policy"), printable(row.name)), nil
+    if is_there(row.last_error) and not is_there(row.hash) then -- of parameters, or never loaded
+      whose, what = paint(YELLOW, "file") .. " ", row.path .. " is not in force as it is: "
+        .. row.last_error
+    elseif is_there(row.last_error) then
       what = "the last good version serves: " .. row.last_error
     elseif row.orphaned or row.gone then
       what = row.path .. " is gone, its policy serves"
     end
-    if what then
-      out[#out + 1] = ("%s %s: %s"):format(paint(YELLOW, "policy"), row.name, printable(what))
-    end
+    if what then out[#out + 1] = whose .. printable(what) end
   end
 end
 
