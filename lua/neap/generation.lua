@@ -102,6 +102,16 @@ local function new_retry_on(box, f)
   end
 end
 
+--- Told of a transition: a fault, or nothing.
+local function new_on_transition(box, f)
+  return function(event)
+    local ok, fault, kind = run(box, f, event)
+    if ok then return nil end
+    if kind == "condemned" then f = nil end
+    return fault
+  end
+end
+
 local NAME_MOST = 103 -- bytes, with the policy's name and a slash: NEAP_NAME_MAX
 
 --- A key as a text, WITHIN/KEY if it is one of several upstreams'; nil and what is wrong with it.
@@ -288,6 +298,7 @@ function generation.new(parts)
     trip = values["trip.decide"] and new_trip(box, values["trip.decide"]),
     decide = values["half_open.decide"] and new_decide(box, values["half_open.decide"]),
     key = values.key and new_key(box, values.key, values.name), max_keys = values.max_keys,
+    on_transition = values.on_transition and new_on_transition(box, values.on_transition),
     warned = warned,
     retry = retry, bulkhead = section_of(values, "bulkhead"), deadline_ms = values.deadline_ms,
   }

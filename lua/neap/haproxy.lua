@@ -262,6 +262,7 @@ end
 -- ---- Opening ----------------------------------------------------------------------------------
 
 local function adopted(made)
+  made.is_tended = true
   for _, gate in pairs(gates_of_keys) do
     if gate.guard == made then equip(gate) end
   end

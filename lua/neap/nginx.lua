@@ -63,6 +63,7 @@ local TRY = 3 -- as KIND_TRY in lua/src/nginx.c
 local requests, take -- of lua/src/nginx.c
 local guards, reloader, options, panel
 local is_unstarted -- no start in this worker, and nobody was told
+local is_started
 
 local LEVELS = { info = ngx.NOTICE, warning = ngx.WARN, error = ngx.ERR }
 
@@ -244,7 +245,7 @@ local tell_unstarted
 
 --- What the policy's generation changes in the guard's methods and gates.
 local function equip(made)
-  made.gates = made.gates or {}
+  made.gates, made.is_tended = made.gates or {}, is_started
   local access = needs_lua(made.policy) and access_in_lua or gate_of(made, DEFAULT).access
   made.access = is_unstarted and function(...)
     tell_unstarted()
@@ -309,7 +310,7 @@ end
 -- ---- In each worker ---------------------------------------------------------------------------
 
 local LEAST_WAIT_MS = 10
-local is_started, is_loss_told, check_panel
+local is_loss_told, check_panel
 
 --- A breaker whose requests are not reported never opens: somebody has to be told.
 local function check_reports()

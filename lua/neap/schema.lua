@@ -152,6 +152,9 @@ schema.keys = {
   { key = "fallback_on", kind = "causes", choices = schema.causes,
     default = { "refused", "timeout", "failure" },
     doc = "What makes the fallback answer." },
+
+  { key = "on_transition", kind = "function", default_doc = "none",
+    doc = "on_transition(event): told of each change of state, after the call." },
 }
 
 local TIMEOUT = { key = "timeout_ms", kind = "ms", min = 1, max = HOUR_MS - 1, default_doc = "none",

@@ -22,6 +22,7 @@ end
 ---@param guard neap.Guard
 function Tending:add(guard)
   self.guards[#self.guards + 1] = guard
+  guard.is_tended = true
   guard.chain.durables.on_due = function()
     if not self.is_ticking then arm(self, SOON_MS) end
     self.is_due = true
@@ -31,6 +32,7 @@ end
 
 --- Ends it.  What is due remains due; guard:close() writes what is to be written.
 function Tending:close()
+  for _, guard in ipairs(self.guards) do guard.is_tended = false end
   if not self.timer:is_closing() then self.timer:close() end
 end
 
