@@ -67,6 +67,50 @@ policy() {
   printf 'return {\n  name = "%s",\n  %s\n}\n' "$1" "$2" >"${3:-$dir/policies}/$1.lua"
 }
 
+# upstream PORT NAME 'LUA': an HTTP server, in $upstream.  For each call the chunk says status and body
+# of the answer to `call` (method, path, head in small letters, body), or nothing: that is none.
+# note(...) writes a line to $dir/NAME.asked.  What asks whether it listens is no such call.
+upstream() {
+  : >"$dir/$2.asked"
+  $lua - "$1" "$dir/$2.asked" "$3" <<'LUA' &
+local uv = require "luv"
+local port, asked, says = tonumber(arg[1]), arg[2], arg[3]
+function note(...)
+  local file = io.open(asked, "a")
+  file:write(table.concat({ ... }, " "), "\n")
+  file:close()
+end
+says = assert(load("local call = ... " .. says))
+local server = uv.new_tcp()
+server:bind("127.0.0.1", port)
+server:listen(128, function()
+  local client, buffer = uv.new_tcp(), ""
+  server:accept(client)
+  client:read_start(function(_, chunk)
+    if not chunk then return client:close() end
+    buffer = buffer .. chunk
+    while true do
+      local head, rest = buffer:match("^(.-\r\n)\r\n(.*)$")
+      local length = head and tonumber(head:lower():match("content%-length: (%d+)") or 0)
+      if not head or #rest < length then return end
+      buffer = rest:sub(length + 1)
+      local method, path = head:match("^(%u+) (%S+)")
+      local call = { method = method, path = path, head = head:lower(), body = rest:sub(1, length) }
+      local status, body = 200, ""
+      if path ~= "/listens" then status, body = says(call) end
+      if status then
+        client:write(("HTTP/1.1 %s -\r\nContent-Length: %d\r\n\r\n%s"):format(status, #body, body))
+      end
+    end
+  end)
+end)
+uv.run()
+LUA
+  upstream=$!
+  pids="$pids $upstream"
+  within 10 curl -s -o "$dir/out" "http://127.0.0.1:$1/listens"
+}
+
 # ---- Asking what is at $site ----
 
 # status PATH [CURL OPTIONS]: a connection of its own, so that any worker or thread may get it

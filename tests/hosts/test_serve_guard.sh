@@ -8,39 +8,6 @@ first=$1 second=$2 listen=$3 admin=$4
 sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
 log=$dir/neap.log
 
-# An upstream that says who it is; /status/N: with that status, /hang: never, of the one
-# named primary, /both/hang of any; /large/N: N bytes.
-cat >"$dir/upstream.lua" <<'LUA'
-local uv = require "luv"
-local server = uv.new_tcp()
-server:bind("127.0.0.1", tonumber(arg[1]))
-server:listen(128, function()
-  local client, buffer = uv.new_tcp(), ""
-  server:accept(client)
-  client:read_start(function(_, chunk)
-    if not chunk then return client:close() end
-    buffer = buffer .. chunk
-    while true do
-      local head, rest = buffer:match("^(.-\r\n)\r\n(.*)$")
-      local length = head and tonumber(head:lower():match("content%-length: (%d+)") or 0)
-      if not head or #rest < length then return end
-      local method, path = head:match("^(%u+) (%S+)")
-      local status = path:match("^/status/(%d+)") or 200
-      local large = tonumber(path:match("^/large/(%d+)") or 0)
-      local text = arg[2] .. " " .. method .. " " .. rest:sub(1, length) .. ("x"):rep(large)
-      buffer = rest:sub(length + 1)
-      local file = io.open(arg[3], "a")
-      file:write(method, " ", path, "\n")
-      file:close()
-      if not (path:find "hang" and arg[2] == "primary" or path:find "both/hang") then
-        client:write("HTTP/1.1 " .. status .. " -\r\nContent-Length: " .. #text .. "\r\n\r\n" .. text)
-      end
-    end
-  end)
-end)
-uv.run()
-LUA
-
 policy() { # NAME STAGES
   cat >"$dir/$1.lua" <<LUA
 return {
@@ -71,13 +38,20 @@ return {
 }
 LUA
 
-upstream() { # PORT NAME
-  : >"$dir/$2.asked"
-  $lua "$dir/upstream.lua" "$1" "$2" "$dir/$2.asked" &
-  pids="$pids $!"
-  upstream_pid=$!
-  within 10 curl -s -o "$dir/out" "http://127.0.0.1:$1/hello"
-  : >"$dir/$2.asked"
+# The upstreams say who they are; /status/N: with that status, /large/N: N bytes more, /hang: primary
+# does not answer, /both/hang: none does.
+says_who='
+  note(call.method, call.path)
+  if call.path:find "hang" and (NAME == "primary" or call.path:find "both/hang") then return end
+  local more = ("x"):rep(tonumber(call.path:match "^/large/(%d+)" or 0))
+  return call.path:match "^/status/(%d+)" or 200, NAME .. " " .. call.method .. " " .. call.body .. more'
+start_primary() {
+  upstream "$first" primary "local NAME = 'primary' $says_who"
+  primary=$upstream
+}
+start_replica() {
+  upstream "$second" replica "local NAME = 'replica' $says_who"
+  replica=$upstream
 }
 
 start() {
@@ -99,10 +73,8 @@ says() {
   [ "$got" = "$wanted" ] || fail "$*: says '$got', not '$wanted'"
 }
 
-upstream "$first" primary
-primary=$upstream_pid
-upstream "$second" replica
-replica=$upstream_pid
+start_primary
+start_replica
 start
 
 # While the first one serves, the second has nothing to do; and no client can ask it.
@@ -129,8 +101,7 @@ says '200 default nobody' "$sidecar/b"
 says '200 default nobody' "$sidecar/b"
 curl -s -o "$dir/out" "$pages/breakers"
 grep -q '"replica"' "$dir/out" || fail "the replica has no breaker"
-upstream "$second" replica
-replica=$upstream_pid
+start_replica
 says '200 default nobody' "$sidecar/b"
 [ ! -s "$dir/replica.asked" ] || fail "the replica was asked though its breaker is open"
 curl -sf -o "$dir/out" "$pages/metrics"
@@ -142,8 +113,7 @@ stop "$neap_pid"
 
 # One that hangs: what may have been carried out is sent to another only if the policy says so.
 start
-upstream "$first" primary
-primary=$upstream_pid
+start_primary
 : >"$dir/replica.asked"
 says '200 guard replica GET ' "$sidecar/hang"
 says '200 default nobody' "$sidecar/hang" -d pie

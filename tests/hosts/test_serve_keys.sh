@@ -9,28 +9,6 @@ set -- $(free_ports 6)
 up=$1 listen=$2 admin=$3 dead=$4 listen2=$5 admin2=$6
 sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
 
-cat >"$dir/upstream.lua" <<'LUA'
-local uv = require "luv"
-local server = uv.new_tcp()
-server:bind("127.0.0.1", tonumber(arg[1]))
-server:listen(128, function()
-  local client, buffer = uv.new_tcp(), ""
-  server:accept(client)
-  client:read_start(function(_, chunk)
-    if not chunk then return client:close() end
-    buffer = buffer .. chunk
-    while true do
-      local head, rest = buffer:match("^(.-\r\n)\r\n(.*)$")
-      if not head then return end
-      buffer = rest
-      local status = head:find("^GET /reports/") and "500 Down" or "200 OK"
-      client:write("HTTP/1.1 " .. status .. "\r\nContent-Length: 4\r\n\r\ndone")
-    end
-  end)
-end)
-uv.run()
-LUA
-
 cat >"$dir/shop.lua" <<'LUA'
 local ROUTES = { "/users/{id}", "/reports/{id}", "/help/to/those/who/have/no/idea/what/they/want" }
 return {
@@ -42,13 +20,11 @@ return {
 }
 LUA
 
-$lua "$dir/upstream.lua" "$up" &
-pids="$pids $!"
+upstream "$up" upstream 'return call.path:find "^/reports/" and 500 or 200, "done"'
 "$neap" serve --listen "127.0.0.1:$listen" --admin "127.0.0.1:$admin" \
   --upstream "http://127.0.0.1:$up" --policy "$dir/shop.lua" >"$dir/log" 2>&1 &
 pids="$pids $!"
 within 10 grep -q "serving on" "$dir/log"
-within 10 curl -s -o "$dir/out" "http://127.0.0.1:$up/"
 
 is() { [ "$1" = "$2" ] || fail "$3: $2, not $1"; }
 has() { grep -qF -- "$1" "$2" || fail "no $1 in $(head -c 2000 "$2")"; }

@@ -10,35 +10,6 @@ sidecar=http://127.0.0.1:$listen pages=http://127.0.0.1:$admin
 log=$dir/neap.log
 mkdir -m 700 "$dir/state"
 
-# An upstream that writes down what was done; /poison is never right.
-cat >"$dir/upstream.lua" <<'LUA'
-local uv = require "luv"
-local server = uv.new_tcp()
-server:bind("127.0.0.1", tonumber(arg[1]))
-server:listen(128, function()
-  local client, buffer = uv.new_tcp(), ""
-  server:accept(client)
-  client:read_start(function(_, chunk)
-    if not chunk then return client:close() end
-    buffer = buffer .. chunk
-    while true do
-      local head, rest = buffer:match("^(.-\r\n)\r\n(.*)$")
-      local length = head and tonumber(head:lower():match("content%-length: (%d+)") or 0)
-      if not head or #rest < length then return end
-      local method, path = head:match("^(%u+) (%S+)")
-      local key = head:lower():match("idempotency%-key: (%S+)") or "-"
-      local file = io.open(arg[2], "a")
-      file:write(method, " ", path, " ", key, " ", rest:sub(1, length), "\n")
-      file:close()
-      buffer = rest:sub(length + 1)
-      local status = path == "/poison" and "422 No" or "200 OK"
-      client:write("HTTP/1.1 " .. status .. "\r\nContent-Length: 4\r\n\r\ndone")
-    end
-  end)
-end)
-uv.run()
-LUA
-
 cat >"$dir/webhooks.lua" <<'LUA'
 return {
   name = "webhooks",
@@ -62,12 +33,12 @@ start_neap() {
   pids="$pids $pid"
   within 10 grep -q "serving on" "$log"
 }
+# It writes down what was done; /poison is never right.
 start_upstream() {
-  $lua "$dir/upstream.lua" $up "$dir/done" &
-  upstream=$!
-  pids="$pids $upstream"
-  within 10 curl -sf -o "$dir/out" "http://127.0.0.1:$up/ping"
-  : >"$dir/done"
+  upstream "$up" upstream '
+    local key = call.head:match "idempotency%-key: (%S+)" or "-"
+    note(call.method, call.path, key, call.body)
+    return call.path == "/poison" and 422 or 200, "done"'
 }
 status() { curl -s -o "$dir/body" -w '%{http_code}' --max-time 5 "$@"; }
 
@@ -107,14 +78,14 @@ grep -q "events.queue: the last record is not whole, or damaged: cut at byte" "$
 # ---- The upstream is back ----
 
 start_upstream
-all_done() { [ "$(grep -c "POST /event" "$dir/done")" -ge 21 ]; }
+all_done() { [ "$(grep -c "POST /event" "$dir/upstream.asked")" -ge 21 ]; }
 within 20 all_done
-grep "POST /event" "$dir/done" | awk '{ print $4 }' >"$dir/order"
+grep "POST /event" "$dir/upstream.asked" | awk '{ print $4 }' >"$dir/order"
 { echo "a=0"; for i in $(seq 1 20); do echo "a=$i"; done; } >"$dir/wanted"
 diff "$dir/wanted" "$dir/order" >&2 || fail "not in order, or not once"
-grep -q "POST /event $first a=0" "$dir/done" || fail "not with its id: $(head -n 1 "$dir/done")"
-grep -q "POST /event mine-7 a=7" "$dir/done" || fail "not with the client's own key"
-[ "$(grep -c "POST /poison" "$dir/done")" = 2 ] || fail "the poisonous call was not made twice"
+grep -q "POST /event $first a=0" "$dir/upstream.asked" || fail "not with its id: $(head -n 1 "$dir/upstream.asked")"
+grep -q "POST /event mine-7 a=7" "$dir/upstream.asked" || fail "not with the client's own key"
+[ "$(grep -c "POST /poison" "$dir/upstream.asked")" = 2 ] || fail "the poisonous call was not made twice"
 grep -q "goes to the dead letters" "$log" || fail "no word about the dead letter"
 grep -q /poison "$dir/state/events.dead" || fail "no dead letter"
 [ "$(status "$sidecar/known")" = 200 ] || fail "does not serve after it"
