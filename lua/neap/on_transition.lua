@@ -1,9 +1,9 @@
 --- A policy's on_transition: told of each transition, after the event handlers, in order.
 --
 -- Where something looks after the guard beside its calls (guard.is_tended: the engine, neap.tend,
--- nginx, HAProxy) that is when it runs: no call waits for it.  Elsewhere there is no such moment; it
--- runs once the outcome that moved the breaker is recorded, within the budget of one decision.  It is
--- given a copy, and what it answers means nothing: only warn() reaches anybody.
+-- nginx, HAProxy) that is when it runs: no call waits for it.  Elsewhere there is no such moment;
+-- it runs once the outcome that moved the breaker is recorded, within the budget of a decision.  It
+-- is given a copy, and what it answers means nothing: only warn() reaches anybody.
 
 local on_transition = {}
 

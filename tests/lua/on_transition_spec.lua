@@ -12,7 +12,8 @@ local function described()
   file:close()
   local fields = {}
   for row in rows:gmatch("\n(|[^\n]+)") do
-    for field in (row:match "^| (.-) |" or ""):gmatch("`([%w_]+)`") do fields[#fields + 1] = field end
+    local names = row:match "^| (.-) |" or ""
+    for field in names:gmatch "`([%w_]+)`" do fields[#fields + 1] = field end
   end
   table.sort(fields)
   return table.concat(fields, ",")
@@ -78,7 +79,8 @@ describe("on_transition", function()
     assert.equal(4, #told)
   end)
 
-  it("is told when the outcome is recorded: the breaker has moved, the caller has his own", function()
+  it("is told when the outcome is recorded: the breaker has moved, the caller has his own",
+    function()
     local g = new(SAY)
     g:call(bad)
     local value, err = g:call(bad)
