@@ -27,6 +27,18 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
+/* Loops of many threads are so much shorter under ThreadSanitizer. */
+#if defined(__SANITIZE_THREAD__)
+#define SCALE 10
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SCALE 10
+#endif
+#endif
+#ifndef SCALE
+#define SCALE 1
+#endif
+
 /* A test and its title, which is a sentence. */
 #define IT(title, function)                                                                        \
   { title, function, NULL, NULL, NULL }

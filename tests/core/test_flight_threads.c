@@ -5,17 +5,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define SCALE 10
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SCALE 10
-#endif
-#endif
-#ifndef SCALE
-#define SCALE 1
-#endif
-
 #define THREADS 4
 #define HELD    8
 

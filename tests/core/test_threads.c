@@ -5,17 +5,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#if defined(__SANITIZE_THREAD__)
-#define SCALE 10
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SCALE 10
-#endif
-#endif
-#ifndef SCALE
-#define SCALE 1
-#endif
-
 #define THREADS 4
 #define EPOCHS  (1u << 17)
 #define DIARY   65536
@@ -279,15 +268,19 @@ static void check_recovers(arena *a) {
   SAME(s.probes_in_flight, 0, "nothing in flight");
 }
 
+static void run_and_check(arena *a, uint64_t (*counted)[NEAP_TRANSITION_KINDS]) {
+  arena_run(a, hammer_run);
+  check_admission(a);
+  check_sums(a);
+  check_chain(a, counted);
+  check_recovers(a);
+}
+
 static void a_million_random_calls_add_up(void **unused) {
   (void)unused;
   arena *a = arena_new(stormy_rules(), 1000000 / THREADS + 1);
   uint64_t counted[NEAP_TRANSITION_KINDS];
-  arena_run(a, hammer_run);
-  check_admission(a);
-  check_sums(a);
-  check_chain(a, &counted);
-  check_recovers(a);
+  run_and_check(a, &counted);
   arena_free(a);
 }
 
@@ -296,11 +289,7 @@ static void resets_and_trips_in_between_change_none_of_that(void **unused) {
   arena *a = arena_new(stormy_rules(), 300000);
   a->by_hand = true;
   uint64_t counted[NEAP_TRANSITION_KINDS];
-  arena_run(a, hammer_run);
-  check_admission(a);
-  check_sums(a);
-  check_chain(a, &counted);
-  check_recovers(a);
+  run_and_check(a, &counted);
   HOLDS(counted[6] + counted[9] + counted[12] > 10, "there were resets");
   arena_free(a);
 }
@@ -313,11 +302,7 @@ static void the_same_with_a_count_window(void **unused) {
   rules.consecutive_failures = 0;
   arena *a = arena_new(rules, 300000);
   uint64_t counted[NEAP_TRANSITION_KINDS];
-  arena_run(a, hammer_run);
-  check_admission(a);
-  check_sums(a);
-  check_chain(a, &counted);
-  check_recovers(a);
+  run_and_check(a, &counted);
   arena_free(a);
 }
 
@@ -327,11 +312,7 @@ static void one_probe_at_a_time_is_one(void **unused) {
   rules.probes = rules.successes = rules.concurrent = 1;
   arena *a = arena_new(rules, 300000);
   uint64_t counted[NEAP_TRANSITION_KINDS];
-  arena_run(a, hammer_run);
-  check_admission(a);
-  check_sums(a);
-  check_chain(a, &counted);
-  check_recovers(a);
+  run_and_check(a, &counted);
   arena_free(a);
 }
 
@@ -346,11 +327,7 @@ static void callers_under_different_rules_wedge_nothing(void **unused) {
   a->other.max_cooldown_ms = a->other.cooldown_ms = 3;
   prepare(&a->other);
   uint64_t counted[NEAP_TRANSITION_KINDS];
-  arena_run(a, hammer_run);
-  check_admission(a);
-  check_sums(a);
-  check_chain(a, &counted);
-  check_recovers(a);
+  run_and_check(a, &counted);
   arena_free(a);
 }
 

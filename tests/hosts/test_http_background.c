@@ -327,14 +327,22 @@ static void test_elsewhere(void **state) {
   close_both(both);
 }
 
-static void test_elsewhere_large(void **state) {
-  (void)state;
-  int both = ask_elsewhere(GET, 0), left = 1 << 20;
+/* It answers with this head and a MiB. */
+static int ask_elsewhere_large(const char *head) {
+  int both = ask_elsewhere(GET, 0);
   char block[4096];
   memset(block, 'x', sizeof block);
-  say(UPSTREAM(both), "HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n");
-  for (; left; left -= (int)sizeof block) say_bytes(UPSTREAM(both), block, sizeof block);
-  for (left = 1 << 20; left > 0;) { /* and a head */
+  say(UPSTREAM(both), head);
+  for (int left = 1 << 20; left; left -= (int)sizeof block)
+    say_bytes(UPSTREAM(both), block, sizeof block);
+  return both;
+}
+
+static void test_elsewhere_large(void **state) {
+  (void)state;
+  int both = ask_elsewhere_large("HTTP/1.1 200 OK\r\nContent-Length: 1048576\r\n\r\n");
+  char block[4096];
+  for (int left = 1 << 20; left > 0;) { /* and a head */
     ssize_t n = recv(CLIENT(both), block, sizeof block, 0);
     if (n > 0) left -= (int)n;
     turn();
@@ -344,11 +352,7 @@ static void test_elsewhere_large(void **state) {
 
 static void test_elsewhere_too_large(void **state) {
   (void)state;
-  int both = ask_elsewhere(GET, 0), left = 1 << 20;
-  char block[4096];
-  memset(block, 'x', sizeof block);
-  say(UPSTREAM(both), "HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\ny");
-  for (; left; left -= (int)sizeof block) say_bytes(UPSTREAM(both), block, sizeof block);
+  int both = ask_elsewhere_large("HTTP/1.1 200 OK\r\nContent-Length: 1048577\r\n\r\ny");
   hear(CLIENT(both), "bad"); /* as the first one had it */
   close_both(both);
 }

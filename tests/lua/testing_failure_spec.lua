@@ -1,31 +1,15 @@
 --- neap.testing: what it says where something is not as expected, or a spec has a mistake, and how
 --- specs run without busted.
 local fixture = require "tests.lua.policy_fixture"
+local on = require "tests.lua.testing_fixture"
 local t = require "neap.testing"
 local version = require "tests.lua.version"
 
-local directory, remove
+local told, has = on.told, on.has
+local function bench_of(lines, options) return t.policy(on.policy(lines), options) end
 
-setup(function() directory, remove = fixture.directory {} end)
-teardown(function() remove() end)
-
---- A policy "x" with these lines in it, on a bench.
-local function bench_of(lines, options)
-  local path = directory .. "/x.lua"
-  fixture.write(path, fixture.text(lines))
-  return t.policy(path, options)
-end
-
---- What it is told is wrong.
-local function told(f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok, "nothing is wrong")
-  return tostring(err)
-end
-
-local function has(text, part)
-  assert.is_truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
-end
+setup(on.begin)
+teardown(on.finish)
 
 describe("what is expected and not so", function()
   --- "FILE:LINE" of the line after the one that calls this.
@@ -206,22 +190,22 @@ end)
 describe("a spec without busted", function()
   --- What a runner says of a spec with this text: a line for each test.
   local function run(text, filter)
-    fixture.write(directory .. "/a_spec.lua", text)
-    fixture.write(directory .. "/run.lua", [[
+    fixture.write(on.directory .. "/a_spec.lua", text)
+    fixture.write(on.directory .. "/run.lua", [[
       local suite = require "neap.testing.suite"
       package.path = arg[3] .. "/?.lua;" .. package.path
       print(suite.run(arg[1], function(name) return name:find(arg[2], 1, true) ~= nil end,
         function(r) print(r.status, r.name, r.line, r.fails_at, r.message) end))
       assert(package.loaded.helper == nil) ]])
     local pipe = io.popen(("%s %s/run.lua %s/a_spec.lua '%s' %s 2>&1"):format(version.command,
-      directory, directory, filter or "", directory))
+      on.directory, on.directory, filter or "", on.directory))
     local said = pipe:read("*a")
     pipe:close()
-    return (said:gsub(directory:gsub("%p", "%%%0"), "DIR"))
+    return (said:gsub(on.directory:gsub("%p", "%%%0"), "DIR"))
   end
 
   it("finds its policy beside it, runs in order, and after what failed, too", function()
-    fixture.write(directory .. "/x.lua", fixture.text "")
+    fixture.write(on.directory .. "/x.lua", fixture.text "")
     assert.equal([[
 before outer
 before inner
@@ -291,10 +275,10 @@ t.it("b", function() end) ]], "b"))
   end
 
   it("leaves nothing of its own to the next one, nor in the file system", function()
-    fixture.write(directory .. "/x.lua", fixture.text [[
+    fixture.write(on.directory .. "/x.lua", fixture.text [[
       fallback = { fallback.last_good { persist = "k" } } ]])
-    local path = directory .. "/where"
-    fixture.write(directory .. "/helper.lua", "return 5")
+    local path = on.directory .. "/where"
+    fixture.write(on.directory .. "/helper.lua", "return 5")
     assert.equal("passed\ta\t3\tnil\tnil\ntrue\n", run(([[
 a_global = require "helper"
 local t = require "neap.testing"
@@ -312,8 +296,8 @@ end) ]]):format(path)))
   end)
 
   it("is an error of a script that nobody runs", function()
-    fixture.write(directory .. "/script.lua", "require('neap.testing').it('a', function() end)")
-    local pipe = io.popen(("%s %s/script.lua 2>&1"):format(version.command, directory))
+    fixture.write(on.directory .. "/script.lua", "require('neap.testing').it('a', function() end)")
+    local pipe = io.popen(("%s %s/script.lua 2>&1"):format(version.command, on.directory))
     has(pipe:read("*a"), "script.lua:1: nothing runs tests here: neap test FILE does, or busted")
     pipe:close()
   end)

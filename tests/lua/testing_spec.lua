@@ -1,30 +1,14 @@
 --- neap.testing: policies on a clock that the spec moves, with each part of a policy.
 local fixture = require "tests.lua.policy_fixture"
+local on = require "tests.lua.testing_fixture"
 local t = require "neap.testing"
 local version = require "tests.lua.version"
 
-local directory, remove
+local told, has = on.told, on.has
+local function bench_of(lines, options) return t.policy(on.policy(lines), options) end
 
-setup(function() directory, remove = fixture.directory {} end)
-teardown(function() remove() end)
-
---- A policy "x" with these lines in it, on a bench.
-local function bench_of(lines, options)
-  local path = directory .. "/x.lua"
-  fixture.write(path, fixture.text(lines))
-  return t.policy(path, options)
-end
-
---- What it is told is wrong.
-local function told(f, ...)
-  local ok, err = pcall(f, ...)
-  assert.is_false(ok, "nothing is wrong")
-  return tostring(err)
-end
-
-local function has(text, part)
-  assert.is_truthy(text:find(part, 1, true), ("%q is not in:\n%s"):format(part, text))
-end
+setup(on.begin)
+teardown(on.finish)
 
 local ANY = "function() return true end"
 local UP = { status = 200, body = "up" }
@@ -339,7 +323,7 @@ describe("modes and shadows", function()
   end)
 
   it("of a candidate say what it would have done", function()
-    fixture.write(directory .. "/lib/next.lua",
+    fixture.write(on.directory .. "/lib/next.lua",
       "return { name = 'next', trip = { failures = 2 } }")
     local x = bench_of "shadow = 'lib/next.lua'"
     x:calls(4, 503)
@@ -412,7 +396,7 @@ end)
 
 describe("another policy", function()
   it("that a fallback names is the file beside it, with a dependency of its own", function()
-    fixture.write(directory .. "/replica.lua", [[
+    fixture.write(on.directory .. "/replica.lua", [[
       return { name = "replica", trip = { failures = 2 }, timeout_ms = 500 } ]])
     local x = bench_of [[ trip = { failures = 100 },
       fallback = { fallback.guard("replica", { timeout_ms = 50 }) } ]]
@@ -424,6 +408,6 @@ describe("another policy", function()
     replica:dependency { error = "down, too" }
     x:call(function() return nil, "down" end):is_answered_by("primary"):fails_with "down"
     replica:is "open"
-    has(told(x.other, x, "nobody"), "there is no policy nobody beside " .. directory .. "/x.lua")
+    has(told(x.other, x, "nobody"), "there is no policy nobody beside " .. on.directory .. "/x.lua")
   end)
 end)
