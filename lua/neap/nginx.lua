@@ -333,7 +333,10 @@ local look_ms = 0 -- when that is due
 
 --- In between, calls that hang are counted though no others come.
 local function tick(is_premature)
-  if is_premature then return end
+  if is_premature then -- the worker goes
+    for _, made in pairs(guards) do made.script:run() end
+    return
+  end
   local now_ms = core.clock_coarse()
   if now_ms >= look_ms then look_ms = now_ms + look_after() end
   local wait_ms = look_ms - now_ms

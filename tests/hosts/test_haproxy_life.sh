@@ -2,7 +2,8 @@
 . "$(dirname "$0")/haproxy_support.sh"
 
 policy shop "trip = { consecutive_failures = 3 }, open = { cooldown_ms = 60000 },"
-policy edited "trip = { consecutive_failures = 3 }, open = { cooldown_ms = 60000 },"
+policy edited "trip = { consecutive_failures = 3 }, open = { cooldown_ms = 60000 },
+  on_transition = function(event) warn('told of ' .. event.text) end,"
 policy killed "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 500, backoff = 1, jitter = 0 },
   half_open = { probes = 1, lease_ms = 1500 }, timeout_ms = 1000,"
 sections="$frontend
@@ -76,6 +77,8 @@ says "edited.lua: reloaded" 1
 gets 500 "/edited/?how=500" # the second, with the one before the reload
 at_once /edited/ 12
 [ "$(grep -c ^503 "$dir/codes")" = 12 ] || fail "the new rule is not in force in all threads: $(cat "$dir/codes")"
+# B217: one thread tells of it: to the log, and to the policy's function.
+within 5 said "edited: told of edited/default: closed -> open: 2 failures in a row"
 echo "not Lua" >"$dir/policies/edited.lua"
 within 5 said "edited.lua:1: "
 state edited 2
@@ -92,6 +95,7 @@ if [ "$jailed" ]; then
   [ $count -le 50 ] || fail "outside: woke $count times in a second"
   name=site
 fi
+says "edited/default: closed -> open" 2
 echo "ok: policies that change"
 
 # ---- A reload of HAProxy under load ----

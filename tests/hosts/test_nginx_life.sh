@@ -2,7 +2,8 @@
 . "$(dirname "$0")/nginx_support.sh"
 
 numbers='half_open = { probes = 1, lease_ms = 700 }, timeout_ms = 600,'
-three() { policy life "trip = { consecutive_failures = $1 }, open = { cooldown_ms = ${2:-60000}, jitter = 0, backoff = 1 }, $numbers"; }
+three() { policy life "trip = { consecutive_failures = $1 }, open = { cooldown_ms = ${2:-60000}, jitter = 0, backoff = 1 }, $numbers
+  on_transition = function(event) warn('told of ' .. event.text) end"; }
 three 3
 http="
   init_by_lua_block {
@@ -75,6 +76,12 @@ done
 state life 2
 calls life failure 4
 gets 503 /
+# B217: all workers see it, and one tells of it: to the log, and to the policy's function, though the
+# worker it happened in may have gone before that function's turn came.
+moved="life/default: closed -> open: 4 failures in a row"
+[ "$(grep -c "neap: $moved" "$dir/site/error.log")" = 1 ] || fail "B217: the log does not tell once"
+told() { [ "$(grep -c "told of $moved" "$dir/site/error.log")" = 1 ]; }
+within 5 told
 within 10 every 4 3 1 # B214: one timer each
 curl -sf "$site/metrics" | grep -q '^neap_clock_steps_total.* 0$' || fail "a clock went back"
 
