@@ -337,3 +337,20 @@ uint64_t neap_flight_next_ms(const neap_flight *flight, const neap_breaker *brea
   }
   return soonest_ms > NEAP_NEVER - now_ms ? NEAP_NEVER : now_ms + soonest_ms;
 }
+
+uint64_t neap_flight_count(const neap_flight *flight, const neap_breaker *breaker,
+                           uint64_t *overdue) {
+  const neap__flight *f = flight_of(flight);
+  uint64_t slices = word_load(&f->slices), strays = word_load(&f->strays);
+  uint64_t tag = tag_of(slices, state_epoch(word_load(&breaker_of(breaker)->state)));
+  bool is_set = slices_are_set(slices);
+  uint64_t out = is_set && strays >> SLOT_TAG == tag ? strays & MASK(SLOT_TAG) : 0, late = 0;
+  for (unsigned i = 0; i < SLOTS && is_set; i++) {
+    uint64_t w = word_load(&f->slots[i]);
+    if (slot_tag(w) != tag) continue;
+    out += slot_count(w);
+    if (slot_phase(w) != PHASE_NEW) late += slot_count(w);
+  }
+  if (overdue != NULL) *overdue = late;
+  return out;
+}

@@ -13,6 +13,7 @@ local huge, max, min = math.huge, math.max, math.min
 
 local bulkhead = {}
 
+local LOOK_MS = 20
 local LEASE_MS = 100 -- who was woken and has not run since will not
 
 ---@class neap.SlotQueue by place: who waits there
@@ -72,6 +73,19 @@ local function wait_at(host, queue, waiter, ms)
   return was_woken
 end
 
+--- A slot may come back without a report (its permit was closed or collected): who waits looks, now
+--- and then, where the host has timers; elsewhere the guard's sweep does.
+local function look_later(line, host)
+  local queue = line.queue
+  if queue.is_looked_at or not host.later then return end
+  queue.is_looked_at = true
+  host.later(LOOK_MS, function()
+    queue.is_looked_at = false
+    bulkhead.freed(line)
+    if next_of(queue, line.native:now()) then look_later(line, host) end
+  end)
+end
+
 --- Waits until there may be a slot, or for so long.  Where nothing can wait it does not.
 ---@param line table
 ---@param host neap.Host
@@ -86,6 +100,7 @@ function bulkhead.wait(line, host, wait_ms)
   local until_ms = now_ms + wait_ms
   queue.last = queue.last + 1
   local waiter = { at = queue.last, until_ms = until_ms }
+  look_later(line, host)
   local was_woken
   repeat
     was_woken = wait_at(host, queue, waiter, until_ms - line.native:now())

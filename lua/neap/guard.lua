@@ -235,6 +235,7 @@ end
 function Guard:at(key)
   local of_key = self:line_of(key)
   of_key.is_pinned = true
+  of_key.native:count(false) -- it stays, whatever is under way
   return of_key
 end
 
@@ -302,11 +303,13 @@ function Guard:tend()
 end
 
 --- Counts the calls that hang, under rules that ask for slow calls; calls that come do that, too.
+--- And wakes who waits for a slot of a bulkhead that came back without a report.
 ---@return number|nil wait_ms when to call it again; nil: no rule asks
 function Guard:sweep()
   local soonest_ms
   for _, of_key in pairs(self.lines) do
     local wait_ms = line.sweep(of_key)
+    bulkhead.freed(of_key)
     if wait_ms and wait_ms < (soonest_ms or math.huge) then soonest_ms = wait_ms end
   end
   self.events:deliver()

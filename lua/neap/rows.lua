@@ -4,10 +4,10 @@
 --          time that a key is new
 --   look   has the line been used since it was looked at last?  Then it is as if used now
 --   evict  not used for longer than its window and its longest cooldown, closed, nobody's mode, no
---          call that is known to be under way: its row is the next key's
+--          call under way: its row is the next key's
 --
--- So nothing is written down when a line is used, and none goes too early.  What a line has counted
--- goes with it.  A call of it that is still under way ends on a copy, which is nobody's after that.
+-- So nothing is written down when a line is used, and none goes too early: each permit of such a
+-- line is known until it is reported, closed or collected.  What a line has counted goes with it.
 --
 -- Only of a panel that nobody else has.
 
@@ -77,6 +77,7 @@ end
 function Rows:add(of_key)
   local now_ms = of_key.native:now()
   of_key.used_ms, of_key.activity = now_ms, 0
+  of_key.native:count(true)
   for _ = 1, math.min(2, #self.ring) do look(step(self), now_ms, false) end
   self.ring[#self.ring + 1] = of_key
 end

@@ -400,11 +400,27 @@ static int l_begun(lua_State *L) {
   return 1;
 }
 
+/* line:count(is_counted): whether each permit is to be known as long as it is out. */
+static int l_count(lua_State *L) {
+  line *n = (line *)luaL_checkudata(L, 1, NEAP__LINE);
+  n->is_counted = lua_toboolean(L, 2);
+  return 0;
+}
+
+/* line:flight() -> calls under way that are known, those of them that count as slow already */
+static int l_flight(lua_State *L) {
+  const line *n = check_line(L);
+  uint64_t overdue = 0, out = n->flight ? neap_flight_count(n->flight, n->breaker, &overdue) : 0;
+  compat_pushwide(L, out > n->held ? out : n->held);
+  compat_pushwide(L, overdue);
+  return 2;
+}
+
 void neap__open_line(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now},     {"take", l_take},
-      {"about", l_about}, {"give", l_give},       {"slots", l_slots}, {"begun", l_begun},
-      {"sweep", l_sweep}, {NULL, NULL},
+      {"adopt", l_adopt}, {"methods", l_methods}, {"now", l_now},       {"take", l_take},
+      {"about", l_about}, {"give", l_give},       {"slots", l_slots},   {"begun", l_begun},
+      {"sweep", l_sweep}, {"count", l_count},     {"flight", l_flight}, {NULL, NULL},
   };
   luaL_getmetatable(L, NEAP__LINE);
   luaL_setfuncs(L, methods, 0);

@@ -22,6 +22,7 @@ typedef struct line {
   uint64_t rejected;       /* for want of one */
   uint64_t begun;          /* acquired by themselves: calls of a guard that retries */
   uint32_t held;           /* permits that are out, of those that hold something */
+  bool is_counted;         /* all do: the line may make room for another when none is out */
   bool is_keyed;           /* the policy says whose breaker a call's is: acquire asks it */
   bool is_layered;         /* there is more around a call than its breaker and its timeout */
   bool has_classify;       /* M_CLASSIFY judges every call */
@@ -140,7 +141,7 @@ static inline const char *line_refusal(neap_verdict verdict) {
 
 /* Whether what line_acquire() gave holds something. */
 static inline bool line_holds(const line *n, neap_verdict verdict) {
-  return verdict == NEAP_ALLOW_PROBE || n->concurrent;
+  return verdict == NEAP_ALLOW_PROBE || n->concurrent || n->is_counted;
 }
 
 /* Pushes a userdata that holds the permit and, unreported, gives it back, with its slot.  The line

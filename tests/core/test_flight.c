@@ -455,6 +455,37 @@ static void it_works_at_every_start(void **unused) {
     }
 }
 
+/* For whoever asks at three in the morning. */
+static void it_tells_how_many_are_out_and_how_many_hang(void **unused) {
+  (void)unused;
+  for (size_t kind = 0; kind < COUNT_OF(windows); kind++) {
+    fixture f = watched(windows[kind]);
+    neap_flight flight = {{0}};
+    uint64_t overdue = 7;
+    SAME(neap_flight_count(&flight, &f.breaker, &overdue), 0, "none yet");
+    SAME(overdue, 0, "none yet");
+    call_out calls[CALLS];
+    for (int i = 0; i < CALLS; i++) {
+      calls[i] = flight_begin(&f, &flight);
+      f.now_ms += 20;
+    }
+    flight_sweep(&f, &flight);
+    uint64_t out = neap_flight_count(&flight, &f.breaker, &overdue);
+    SAME(out, CALLS, "all are out");
+    HOLDS(overdue >= 45 && overdue <= 50, "those that began a second ago, less a sixteenth");
+    for (int i = 0; i < CALLS; i++) {
+      flight_end(&f, &flight, &calls[i], NEAP_SUCCESS);
+      SAME(neap_flight_count(&flight, &f.breaker, NULL), CALLS - 1 - i, "one less each time");
+    }
+    neap_flight_count(&flight, &f.breaker, &overdue);
+    SAME(overdue, 0, "none is left");
+    calls[0] = flight_begin(&f, &flight);
+    neap_breaker_trip(&f.breaker, &f.rules, f.now_ms, 0, NULL);
+    SAME(neap_flight_count(&flight, &f.breaker, NULL), 0,
+         "whose report will say nothing is not one");
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       IT("a dependency that hangs trips it before the first timeout (B059, B064)",
@@ -480,6 +511,8 @@ int main(void) {
       IT("a copied permit takes nobody else's place for long",
          a_copied_permit_takes_nobody_elses_place_for_long),
       IT("it works at every start", it_works_at_every_start),
+      IT("it tells how many are out, and how many hang",
+         it_tells_how_many_are_out_and_how_many_hang),
   };
   return cmocka_run_group_tests_name("flight", tests, NULL, NULL);
 }

@@ -409,6 +409,12 @@ NEAP_API uint64_t neap_flight_sweep(neap_flight *f, neap_breaker *b, const neap_
 NEAP_API uint64_t neap_flight_next_ms(const neap_flight *f, const neap_breaker *b,
                                       const neap_rules *rules, uint64_t now_ms);
 
+/* How many calls are under way whose end the closed breaker waits for; *overdue, unless NULL: how
+ * many of them count as slow already.  None of an epoch that is over, as their reports say nothing.
+ * Of calls that hang for longer than 6 times slow_call_ms among others, some may be missing. */
+NEAP_API uint64_t neap_flight_count(const neap_flight *f, const neap_breaker *b,
+                                    uint64_t *overdue);
+
 /* ---- Permits --------------------------------------------------------------------------------- */
 
 /* NEAP_ALLOW, NEAP_ALLOW_PROBE or NEAP_ALLOW_BYPASS, as it was given. */
