@@ -4,8 +4,15 @@ local on = require "tests.lua.testing_fixture"
 local t = require "neap.testing"
 local version = require "tests.lua.version"
 
-local told, has = on.told, on.has
+local has = on.has
 local function bench_of(lines, options) return t.policy(on.policy(lines), options) end
+
+--- What it is told is wrong.
+local function told(f, ...)
+  local ok, err = pcall(f, ...)
+  assert.is_false(ok, "nothing is wrong")
+  return tostring(err)
+end
 
 setup(on.begin)
 teardown(on.finish)
