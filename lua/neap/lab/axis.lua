@@ -66,7 +66,8 @@ function axis.number(n, unit)
 end
 
 local function seconds(ms, digits)
-  return (digits == 0 and "%02.0f" or "%0" .. 3 + digits .. "." .. digits .. "f"):format(ms / SECOND)
+  local width = digits == 0 and 2 or 3 + digits
+  return ("%0" .. width .. "." .. digits .. "f"):format(ms / SECOND)
 end
 
 local function digits_of(step_ms)
