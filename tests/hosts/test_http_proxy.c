@@ -1413,7 +1413,7 @@ static void open_named(int port, proxy_options options) {
   static char url[64];
   snprintf(url, sizeof url, "http://origin.test:%d", port);
   options.upstream = url;
-  options.resolve = look_up;
+  if (!options.resolve) options.resolve = look_up;
   lookups = 0;
   open_to(options, (http_limits){0});
 }
@@ -1436,6 +1436,42 @@ static void test_dead_ipv6(void **state) {
   assert_int_equal(guard.outcomes[NEAP_SUCCESS], 1);
   for (int i = 0; i < 4; i++) close(fillers[i]);
   close(hole), close(c), close(u);
+  close_all();
+}
+
+static uv_timer_t then;
+static int reported_by_then;
+
+static void on_then(uv_timer_t *timer) {
+  reported_by_then = guard.reported;
+  uv_close((uv_handle_t *)timer, NULL);
+}
+
+static bool look_up_slowly(void *data, const char *host, char *out, size_t size) {
+  uv_timer_start(&then, on_then, 250, 0);
+  uv_sleep(150);
+  return look_up(data, host, out, size);
+}
+
+/* Its time runs from the request, also while it is being reached: a body that was all there by
+ * then is no reason to begin anew when it is sent.  Both timers are the loop's, so no stall can put
+ * the later one first. */
+static void test_timeout_includes_connecting(void **state) {
+  (void)state;
+  upstream = listen_at("127.0.0.1", 0);
+  addresses = "127.0.0.1";
+  uv_timer_init(&loop, &then);
+  open_named(port_of(upstream), (proxy_options){.resolve = look_up_slowly});
+  guard.timeout_ms = 200;
+  reported_by_then = -1;
+  int c = dial_proxy();
+  say(c, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+  hear(c, "}\n");
+  assert_begins(heard, "HTTP/1.1 504 ");
+  assert_int_equal(guard.outcomes[NEAP_TIMEOUT], 1);
+  turn_until(reported_by_then >= 0);
+  assert_int_equal(reported_by_then, 1);
+  close(c);
   close_all();
 }
 
@@ -1655,6 +1691,8 @@ int main(void) {
       IT("passes an early answer on of an upstream that then closes", test_early_answer_and_close),
       IT("passes all of it on, however large", test_large_early_answer),
       IT("does not wait for a dead IPv6 address (B244)", test_dead_ipv6),
+      IT("gives an upstream no more time because it was hard to reach",
+         test_timeout_includes_connecting),
       IT("follows a name to its new address (B245)", test_new_address),
       IT("keeps connections while the addresses are the same", test_same_addresses),
       IT("says at once that a name is none", test_no_name_at_all),

@@ -228,7 +228,8 @@ size_t ex_upload(exchange *ex, char *buffer, size_t size) {
   }
   if (n) memcpy(buffer, ex->body.data + ex->body_read, n);
   ex->body_read += n;
-  if (ex->stage == EX_AWAIT) ex_await(ex);
+  /* A body that keeps coming keeps the upstream's time from running; one that was all there, not. */
+  if (ex->stage == EX_AWAIT && !ex_body_is_whole(ex)) ex_await(ex);
   if (ex->body.length - ex->body_read < UPLOAD_HIGH / 2) http_request_resume(ex->request);
   return n;
 }
