@@ -6,28 +6,29 @@
 --               done            ->  finished                         D  its number
 --               its own fault   ->  tried again, so many times       A  its number
 --               out of tries, or too old  ->  NAME.dead, finished    X  the call, in NAME.dead
---               the dependency's fault, or refused  ->  stays the oldest
+--               the dependency's fault  ->  stays the oldest, made ever more seldom
+--               refused  ->  stays the oldest, for as long as the breaker says
 --
 -- Calls finish in the order in which they came, so what waits is all behind the last D.  A process
 -- killed between a call and its D makes that call again: its id says so to whoever looks at it.
 -- When nothing waits the file is cut to its first line; until then it only grows, to twice
--- max_bytes at most.  A file that ends in the middle of a record is cut to where that begins.
+-- max_bytes at most.  What is in it, and what becomes of a damaged one: neap/queue_file.lua.
+--
+-- A call's age goes on across a restart by the system's clock, and by nothing that can be set while
+-- a process has it.
 --
 -- No timer, clock or network of its own: whoever has them calls tend() and is asked to replay.
 
 local core = require "neap.core"
 local data = require "neap.data"
+local queue_file = require "neap.queue_file"
 local records = require "neap.records"
 
 local queue = {}
 
-local HEADER = "neap queue 1\n"
-local MOST_ENTRY = 1024 * 1024 -- bytes of one call
-local WINDOW = MOST_ENTRY + 1024
-local FIELDS = { "id", "seq", "at", "key", "args", "request" }
+local HEADER, MOST_ENTRY = queue_file.HEADER, queue_file.MOST_ENTRY
 local RETRY_MS, SOON_MS, MOST_MS = 1000, 1, 60000
 local REOPEN_MS = 5000
-local TORN = "%s: the last record is not whole, or damaged: cut at byte %d of %d, the rest is in %s"
 
 ---@alias neap.replay.Verdict
 ---| "done"
@@ -60,85 +61,23 @@ local function close(self)
   self.file = nil
 end
 
---- Remembers a record that was read.
-local function note(self, mark, content, offset, size)
-  if mark == "E" then
-    local entry = data.value(content)
-    local is_call = type(entry) == "table" and type(entry.seq) == "number"
-      and type(entry.id) == "string" and type(entry.at) == "number" and type(entry.key) == "string"
-    if not is_call then return false end
-    self.waiting[#self.waiting + 1] = { seq = entry.seq, size = size, offset = offset }
-    self.last_seq = math.max(self.last_seq, entry.seq)
-    return true
+--- Takes up what was found in the file.
+local function settle(self, found, now_ms)
+  local wall_ms, came_ms = core.wall_ms(), {}
+  for _, one in pairs(self.waiting) do came_ms[one.seq] = one.came_ms end
+  self.waiting, self.first, self.count, self.bytes = found.waiting, 1, #found.waiting, 0
+  self.attempts, self.cancelled, self.done_seq = found.attempts, found.cancelled, found.done_seq
+  for _, one in ipairs(found.waiting) do
+    self.bytes = self.bytes + one.size
+    one.came_ms = came_ms[one.seq] or now_ms - math.max(0, wall_ms - one.at)
+    one.at = nil
   end
-  local seq = tonumber(content)
-  if not seq then return false end
-  if mark == "D" then
-    self.done_seq = math.max(self.done_seq, seq)
-  elseif mark == "A" then
-    self.attempts[seq] = (self.attempts[seq] or 0) + 1
-  elseif mark == "C" then
-    self.cancelled[seq] = true
-  end
-  return true
-end
-
---- What waits, after all records have been read.
-local function settle(self)
-  local waiting = self.waiting
-  self.waiting, self.first, self.count, self.bytes = {}, 1, 0, 0
-  for _, one in ipairs(waiting) do
-    if one.seq > self.done_seq then
-      self.count = self.count + 1
-      self.bytes = self.bytes + one.size
-      self.waiting[self.count] = one
-    else
-      self.attempts[one.seq], self.cancelled[one.seq] = nil, nil
-    end
-  end
-end
-
---- Keeps what is behind the last good record in a file of its own, and cuts it off.
-local function cut(self, offset)
-  local size, path = self.file:size(), self.path .. ".damaged"
-  self.warn(TORN:format(self.path .. ".queue", offset, size, path))
-  local file, message = core.open_file(path, true)
-  if not file then return nil, message end
-  for from = offset, size - 1, WINDOW do
-    local rest = self.file:read(from, math.min(size - from, WINDOW))
-    if rest then file:append(rest) end
-  end
-  file:sync()
-  file:close()
-  return self.file:truncate(offset)
-end
-
-local function read_all(self)
-  local size = self.file:size()
-  if size == 0 then return self.file:append(HEADER) end
-  if self.file:read(0, #HEADER) ~= HEADER then
-    if size >= #HEADER then return nil, "is no queue" end
-    self.file:truncate(0) -- killed before its first line was whole
-    return self.file:append(HEADER)
-  end
-  local offset = #HEADER
-  while offset < size do
-    local text, message = self.file:read(offset, math.min(size - offset, 2 * WINDOW))
-    if not text then return nil, message end
-    local at = 1
-    while at <= #text do
-      local mark, content, after = records.at(text, at)
-      if not mark or not note(self, mark, content, offset + at - 1, after - at) then break end
-      at = after
-    end
-    if at == 1 then return cut(self, offset) end
-    offset = offset + at - 1
-  end
-  return true
+  self.last_seq = math.max(self.last_seq or 0, found.last_seq) -- given once, or ids would be twice
+  self.synced_seq = self.last_seq
 end
 
 --- Opens the files.  Answers what is wrong, if it can't.
-local function open(self)
+local function open(self, now_ms)
   local lock, message = core.open_file(self.path .. ".lock")
   if not lock then return message end
   if not lock:lock() then
@@ -151,19 +90,14 @@ local function open(self)
     return message
   end
   self.lock = lock
-  self.waiting, self.first, self.attempts, self.cancelled = {}, 1, {}, {}
-  self.done_seq, self.last_seq = 0, self.last_seq or 0 -- a number is given once, or ids would be
-  local ok, fault = read_all(self)
-  if ok then ok, fault = self.file:sync() end
-  if not ok then
+  local found, fault = queue_file.read(self)
+  if not found then
     close(self)
     lock:close()
     self.lock = nil
     return ("%s.queue: %s"):format(self.path, fault)
   end
-  settle(self)
-  self.last_seq = math.max(self.last_seq, self.done_seq)
-  self.synced_seq = self.last_seq
+  settle(self, found, now_ms)
   return nil
 end
 
@@ -175,7 +109,7 @@ function Queue:close()
 end
 
 local function try_open(self, now_ms)
-  local message = open(self)
+  local message = open(self, now_ms)
   self.next_open_ms = now_ms + REOPEN_MS
   if message then
     self.count, self.bytes = 0, 0
@@ -226,7 +160,9 @@ function Queue:push(call, now_ms)
   if not ok then return nil, message end
   self.last_seq = seq
   self.count, self.bytes = self.count + 1, self.bytes + #text
-  self.waiting[self.first + self.count - 1] = { seq = seq, size = #text, offset = offset }
+  self.waiting[self.first + self.count - 1] = {
+    seq = seq, size = #text, offset = offset, came_ms = now_ms,
+  }
   return entry
 end
 
@@ -292,23 +228,24 @@ function Queue:commit(entry, now_ms)
   return true
 end
 
+local function whole(n) return ("%d"):format(n) end
+
 --- Takes a call back that nobody has been told is queued.
 ---@param entry neap.Queued
 function Queue:cancel(entry)
-  if not self.file or entry.seq <= self.done_seq then return end
+  if entry.seq <= self.done_seq then return end
   self.cancelled[entry.seq] = true
-  self.file:append(records.text("C", tostring(entry.seq)))
+  local is_written = self.file and self.file:append(records.text("C", whole(entry.seq)))
+  if not is_written then self.over[entry.id] = true end
 end
 
 -- ---- Making calls again -----------------------------------------------------------------------
-
-local function whole(n) return ("%d"):format(n) end
 
 local function drop_first(self, seq)
   local first = self.waiting[self.first]
   self.waiting[self.first] = nil
   self.first = self.first + 1
-  self.count, self.bytes = self.count - 1, self.bytes - first.size
+  self.count, self.bytes, self.failures = self.count - 1, self.bytes - first.size, 0
   self.attempts[seq], self.cancelled[seq], self.done_seq = nil, nil, seq
   if self.count == 0 then self.waiting, self.first = {}, 1 end
 end
@@ -325,27 +262,9 @@ local function finish(self, entry, now_ms)
   if not ok then give_up(self, message, now_ms) end
 end
 
-local function dead_file(self)
-  local path = self.path .. ".dead"
-  local file, message = core.open_file(path)
-  if not file or file:size() < self.max_bytes then return file, message end
-  file:close()
-  self.warn(("%s: is full: it is %s.1 now"):format(path, path))
-  core.replace_file(path, path .. ".1")
-  return core.open_file(path)
-end
-
 --- Writes a call down that will not be made.  It stays in the queue if that can't be done.
 local function bury(self, entry, reason, now_ms)
-  local file, message = dead_file(self)
-  local ok = false
-  if file then
-    local letter = { reason = reason }
-    for _, field in ipairs(FIELDS) do letter[field] = entry[field] end
-    ok, message = file:append(records.text("X", data.text(letter)))
-    if ok then ok, message = file:sync() end
-    file:close()
-  end
+  local ok, message = queue_file.bury(self, entry, reason)
   if not ok then
     self.next_ms = now_ms + MOST_MS
     self.warn(("%s.dead: %s"):format(self.path, message))
@@ -358,7 +277,11 @@ end
 
 local function replayed(self, entry, verdict, reason, wait_ms, now_ms)
   self.is_replaying = false
-  if not self.file or entry.seq ~= (self.waiting[self.first] or {}).seq then return end
+  if not self.file then
+    self.over[entry.id] = verdict == "done" or nil
+    return
+  end
+  if entry.seq ~= (self.waiting[self.first] or {}).seq then return end
   if verdict == "done" then
     self.counts.done, self.next_ms = self.counts.done + 1, now_ms
     finish(self, entry, now_ms)
@@ -369,7 +292,10 @@ local function replayed(self, entry, verdict, reason, wait_ms, now_ms)
     if attempts >= self.limit then return bury(self, entry, reason, now_ms) end
     self.file:append(records.text("A", whole(entry.seq)))
   else
-    wait_ms = wait_ms or RETRY_MS
+    if not wait_ms then -- it was made, and failed
+      wait_ms = RETRY_MS * 2 ^ math.min(self.failures, 10)
+      self.failures = self.failures + 1
+    end
     self.next_ms = now_ms + math.max(SOON_MS, math.min(MOST_MS, wait_ms))
   end
 end
@@ -380,12 +306,12 @@ local function oldest(self, now_ms)
   if first.seq > self.synced_seq then return nil end
   local text = self.file:read(first.offset, first.size)
   local mark, content = records.at(text or "", 1)
-  local entry = mark == "E" and data.value(content)
+  local entry = mark == "E" and queue_file.entry(content)
   if not entry then
     give_up(self, ("cannot be read at byte %d"):format(first.offset), now_ms)
   elseif self.cancelled[first.seq] or self.over[entry.id] then
     finish(self, entry, now_ms)
-  elseif core.wall_ms() - entry.at > self.max_age_ms then
+  elseif now_ms - first.came_ms > self.max_age_ms then
     bury(self, entry, ("expired after %d ms"):format(self.max_age_ms), now_ms)
   else
     return entry
@@ -423,7 +349,7 @@ end
 
 --- The next call is made as soon as it is tended: the breaker has moved.
 function Queue:hurry()
-  self.next_ms = 0
+  self.next_ms, self.failures = 0, 0
 end
 
 --- Other bounds, from now on.
@@ -449,7 +375,7 @@ function queue.open(stage, options, now_ms)
   local self = setmetatable({
     name = stage.queue, path = options.path, host = options.host, warn = options.warn,
     replay = options.replay, on_due = options.on_due, seed = core.seed(),
-    count = 0, bytes = 0, next_ms = now_ms,
+    count = 0, bytes = 0, next_ms = now_ms, failures = 0, waiting = {}, done_seq = 0,
     over = {}, syncers = {}, is_syncing = false, is_replaying = false,
     counts = { done = 0, dead = 0, replayed = 0 },
   }, Queue)

@@ -21,6 +21,25 @@ function records.text(mark, text)
   return ("%s %d %s\n"):format(mark, #text, fingerprint(mark, text)) .. text .. "\n"
 end
 
+local function head_at(text, at)
+  local from, to, mark, length, sum = text:sub(at, at + HEAD_MOST)
+    :find("^(%u) (%d+) (%x+)\n")
+  if not from or #length > 10 then return nil end
+  local first = at + to
+  local last = first + tonumber(length) - 1
+  if text:sub(last + 1, last + 1) ~= "\n" then return nil end
+  return mark, first, last, sum
+end
+
+--- Where the record after the one at an offset begins, whatever is in that.
+---@param text string
+---@param at integer from 1 on
+---@return integer|nil next nil: it is not as long as it says
+function records.skip(text, at)
+  local mark, _, last = head_at(text, at)
+  return mark and last + 2 or nil
+end
+
 --- The record at an offset of a text.
 ---@param text string
 ---@param at integer from 1 on
@@ -28,12 +47,8 @@ end
 ---@return string|nil content
 ---@return integer|nil next where the one after it begins
 function records.at(text, at)
-  local from, to, mark, length, sum = text:sub(at, at + HEAD_MOST)
-    :find("^(%u) (%d+) (%x+)\n")
-  if not from or #length > 10 then return nil end
-  local first = at + to
-  local last = first + tonumber(length) - 1
-  if text:sub(last + 1, last + 1) ~= "\n" then return nil end
+  local mark, first, last, sum = head_at(text, at)
+  if not mark then return nil end
   local content = text:sub(first, last)
   if fingerprint(mark, content) ~= sum then return nil end
   return mark, content, last + 2

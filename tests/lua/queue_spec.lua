@@ -1,76 +1,19 @@
 --- A durable queue of calls: what is in its file, whatever happens to the process.
-local core = require "neap.core"
 local fixture = require "tests.lua.fixture"
-local queue = require "neap.queue"
+local queues = require "tests.lua.queue_fixture"
 local records = require "neap.records"
 
-local directory, warned, host, replays, opened
-
-local function path(ending) return directory .. "/q" .. (ending or "") end
-
-local function read(ending)
-  local file = io.open(path(ending or ".queue"), "rb")
-  if not file then return nil end
-  local text = file:read "*a"
-  file:close()
-  return text
-end
-
-local function write(text, ending)
-  os.remove(path(ending or ".queue"))
-  local file = assert(core.open_file(path(ending or ".queue")))
-  assert(file:append(text))
-  file:close()
-end
-
-local LIMITS = { queue = "q", max_entries = 100, max_bytes = 1000000, max_age_ms = 60000,
-  attempts = 3 }
-
-local function open(limits, now_ms)
-  local stage = {}
-  for k, v in pairs(LIMITS) do stage[k] = v end
-  for k, v in pairs(limits or {}) do stage[k] = v end
-  local q = queue.open(stage, {
-    path = path(), host = host, on_due = function() end,
-    warn = function(text) warned[#warned + 1] = text end,
-    replay = function(entry, done)
-      replays[#replays + 1] = entry
-      entry.done = done
-    end,
-  }, now_ms or 0)
-  opened[#opened + 1] = q
-  return q
-end
-
-local function put(q, ...)
-  for _, arg in ipairs { ... } do
-    local entry = assert(q:push({ key = "default", args = { arg, n = 1 } }, 0))
-    local is_durable
-    q:durable(entry, 0, function(ok) is_durable = ok end)
-    assert.is_true(host.sync ~= nil or is_durable)
-  end
-end
-
---- Has the oldest call made again, and says what it came to.
-local function replay(q, verdict, now_ms, reason)
-  local n = #replays
-  q:tend(now_ms)
-  local entry = replays[n + 1]
-  assert.is_table(entry, "nothing is replayed")
-  entry.done(verdict, reason, nil, now_ms)
-  return entry.args[1], entry
-end
+local directory, warned, host, replays
+local path, read, write = queues.path, queues.read, queues.write
+local open, put, replay, fill_disk = queues.open, queues.put, queues.replay, queues.fill_disk
 
 describe("a queue", function()
   before_each(function()
-    directory, warned, host, replays, opened = os.tmpname(), {}, {}, {}, {}
-    os.remove(directory)
-    assert(os.execute("mkdir -m 700 " .. directory))
+    queues.begin()
+    directory, warned, host, replays =
+      queues.directory, queues.warned, queues.host, queues.replays
   end)
-  after_each(function()
-    for _, q in ipairs(opened) do q:close() end
-    os.execute("rm -rf " .. directory)
-  end)
+  after_each(queues.finish)
 
   it("makes calls again in the order in which they came, one at a time", function()
     local q = open()
@@ -123,22 +66,6 @@ describe("a queue", function()
     assert.equal(1, q.count)
     assert.equal("c", (replay(q, "done", 0)))
   end)
-
-  --- The next so many texts with that mark do not find room on the disk.
-  local function fill_disk(q, mark, times)
-    local file = q.file
-    q.file = setmetatable({}, { __index = function(_, name)
-      return function(_, text, ...)
-        if name == "append" and text:find("^" .. mark .. " ") and times > 0 then
-          times = times - 1
-          return nil, "No space left on device"
-        elseif name == "truncate" then
-          return nil, "No space left on device"
-        end
-        return file[name](file, text, ...)
-      end
-    end })
-  end
 
   it("does not make a call again that was done though the disk had no room for that", function()
     local q = open()
@@ -193,11 +120,8 @@ describe("a queue", function()
   it("does not make a call that has waited too long", function()
     local q = open()
     put(q, "old", "new")
-    local wall_ms = core.wall_ms
-    finally(function() core.wall_ms = wall_ms end)
-    core.wall_ms = function() return wall_ms() + 60001 end
-    q:tend(0)
-    q:tend(0)
+    q:tend(60001)
+    q:tend(60001)
     assert.same({ 0, 2, 0 }, { q.count, q.counts.dead, #replays })
     assert.matches("expired after 60000 ms", read ".dead")
   end)
