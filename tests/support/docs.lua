@@ -1,6 +1,7 @@
 --- Runs a document: its code blocks, from top to bottom, in a copy of the project.
 ---
----   ```sh           run; it must succeed.  "make run" starts the demo, on ports of its own
+---   ```sh           run; it must succeed within a minute.  "make run" starts the demo, on ports of
+---                   its own; after a reload of nginx or HAProxy the next block finds it done
 ---   ```lua          run by the interpreter
 ---   ```lua policy   a policy file: it must load
 ---   ```lua rules    keys of a policy: put into one that has the rest, they must load
@@ -157,6 +158,21 @@ local function told_where(place, text)
   end))
 end
 
+--- A reload is told to a server's first process; it is done when those below it are others.
+local function reload(place, server)
+  return sh(place.dir, ([[
+    below() { for one in $(pgrep -P $(cat %s.pid)); do echo " $one "; done; }
+    before=$(below)
+    PATH=%s/bin:$PATH timeout 60 sh -eu .block.sh || exit
+    for i in $(seq 300); do
+      now=$(below)
+      [ -n "$now" ] && ! echo "$before" | grep -qF -e "$now" && exit
+      sleep 0.1
+    done
+    echo "what was there before the reload has not ended"
+    exit 1]]):format(server, quoted(place.build)))
+end
+
 function run.sh(place, block)
   if block.text:match("^make run ?&?\n$") then return start_demo(place) end
   put(place, file_named(block.text) or ".block.sh", block.text)
@@ -166,7 +182,11 @@ function run.sh(place, block)
   end
   block.text = told_where(place, block.text:gsub("/dev/shm/neap", place.panel or "%0"))
   write(place.dir .. "/.block.sh", block.text)
-  return sh(place.dir, ("PATH=%s/bin:$PATH sh -eu .block.sh"):format(quoted(place.build)))
+  local server = block.text:find(" -s reload\n", 1, true) and "nginx"
+    or block.text:find("kill -USR2 $(cat haproxy.pid)\n", 1, true) and "haproxy"
+  if server then return reload(place, server) end
+  local run_it = "PATH=%s/bin:$PATH timeout 60 sh -eu .block.sh"
+  return sh(place.dir, run_it:format(quoted(place.build)))
 end
 
 --- Where nginx finds neap that is not installed, and may write.
