@@ -166,25 +166,37 @@ end
 
 -- ---- The whole --------------------------------------------------------------------------------
 
---- The options of a fallback stage, with their defaults; problems are reported under `path`.
----@param options table as the policy gave them
+--- What stands in a table that has those keys and no others, with their defaults; problems are
+--- reported under `path`.
+---@param specs neap.schema.key[]
+---@param given table
+---@param path string "" of a whole file
 ---@param report neap.report
+---@param fault_of? fun(spec: neap.schema.key, value: any): string|nil in place of validate.fault
 ---@return table
-function validate.options(kind, options, path, report)
-  local specs, known, used = schema.stages[kind], {}, {}
+function validate.against(specs, given, path, report, fault_of)
+  local known, used = {}, {}
   for i, spec in ipairs(specs) do known[i] = spec.key end
-  report_unknown(path, options, known, report)
+  report_unknown(path, given, known, report)
   for _, spec in ipairs(specs) do
-    local value = rawget(options, spec.key)
+    local value = rawget(given, spec.key)
     if value == nil then value = spec.default end
     if value == nil and spec.required then
       report(path, nil, "%s is missing: %s", spec.key, spec.doc)
     elseif value ~= nil then
-      local fault = validate.fault(spec, value)
-      if fault then report(path .. "." .. spec.key, value, fault) else used[spec.key] = value end
+      local fault = (fault_of or validate.fault)(spec, value)
+      if fault then report(key_in(path, spec.key), value, fault) else used[spec.key] = value end
     end
   end
   return used
+end
+
+--- The options of a fallback stage, likewise.
+---@param options table as the policy gave them
+---@param report neap.report
+---@return table
+function validate.options(kind, options, path, report)
+  return validate.against(schema.stages[kind], options, path, report)
 end
 
 local function check_sections(given, report)
