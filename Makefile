@@ -27,7 +27,7 @@ help:
 	@echo "  make gates    the limits neap keeps: one line each, fails if one is short"
 	@echo "                (gates-quick: only what does not depend on time)"
 	@echo "  make fuzz     random inputs, for SECONDS=60 per fuzzer"
-	@echo "  make soak     the random and threaded tests with ever new seeds, for SECONDS=600"
+	@echo "  make soak     the random, threaded and killed tests with ever new seeds, for SECONDS=600"
 	@echo
 	@echo "Installing:"
 	@echo "  make install PREFIX=/usr/local   what others use, no tests built; DESTDIR=... as usual"

@@ -1,8 +1,11 @@
 #!/bin/sh
-# The random, threaded and killed tests of the core, again and again for so many seconds, each time with another seed.
+# The random, threaded and killed tests of the core, and a durable queue that is killed, again and again for so many
+# seconds, each time with another seed.
 set -eu
 cd "$(dirname "$0")/.."
 tests=build/release/tests/core
+export NEAP_ROOT="$PWD" NEAP_BUILD="$PWD/build/release"
+export LUA_PATH="$PWD/lua/?.lua;$PWD/lua/?/init.lua;$PWD/?.lua;;" LUA_CPATH="$PWD/build/release/lua/?.so;;"
 end=$(($(date +%s) + ${1:-600}))
 rounds=0
 while [ "$(date +%s)" -lt "$end" ]; do
@@ -16,6 +19,7 @@ while [ "$(date +%s)" -lt "$end" ]; do
       exit 1
     fi
   done
+  NEAP_QUEUE_KILLS=200 sh tests/hosts/test_queue_killed.sh || exit 1 # it names its seed
   rounds=$((rounds + 1))
 done
 echo "ok: $rounds rounds"

@@ -1,6 +1,6 @@
 /* test_engine_durable.c: what outlives the process (last good answers, queued calls), and answers
  * that are there before anybody is asked. */
-#include "tests/hosts/engine_support.h"
+#include "tests/hosts/engine_replay.h"
 
 #include <sys/wait.h>
 
@@ -8,77 +8,6 @@
 #define HEADER(name, value)                                                                        \
   { (name), sizeof(name) - 1, (value), sizeof(value) - 1 }
 #define QUEUE "fallback.queue('orders', { max_entries = 1000, attempts = 2 })"
-
-/* ---- What the program is asked to make again ------------------------------------------------- */
-
-static struct {
-  int count;
-  char id[64], key[64], text[1024];
-  uint64_t token;
-  neap_guard *guard;
-} again;
-
-static void on_replay(void *data, const neap_queued *q) {
-  const neap_request *r = q->request;
-  (void)data;
-  again.count++;
-  again.token = q->token;
-  again.guard = q->guard;
-  snprintf(again.id, sizeof again.id, "%s", q->id);
-  snprintf(again.key, sizeof again.key, "%.*s", (int)q->key_length, q->key);
-  int n = snprintf(again.text, sizeof again.text, "%s %.*s %.*s", r->method, (int)r->target_length,
-                   r->target, (int)r->body_length, (const char *)r->body);
-  for (size_t i = 0; i < r->header_count; i++)
-    n += snprintf(again.text + n, sizeof again.text - (size_t)n, " %s:%s", r->headers[i].name,
-                  r->headers[i].value);
-}
-
-/* ---- The fixture ----------------------------------------------------------------------------- */
-
-static const char *state_dir(const fixture *f) { return path_of(f, "state"); }
-
-static neap_guard *open_again(fixture *f) {
-  char directory[512];
-  snprintf(directory, sizeof directory, "%s", state_dir(f));
-  mkdir(directory, 0700);
-  neap_engine_options options = {.clock = neap_clock_manual(&f->now_ms),
-                                 .no_watch = true,
-                                 .state_dir = directory,
-                                 .on_replay = on_replay};
-  if (fixture_open_with(f, options) != 0) fail_msg("%s", f->error);
-  return neap_engine_guard(f->engine, "flags");
-}
-
-static neap_guard *open_guard(fixture *f, const char *fallback) {
-  char rest[2048];
-  snprintf(rest, sizeof rest, NUMBERS "fallback = { %s }", fallback);
-  write_policy(f, "flags", rest);
-  memset(&again, 0, sizeof again);
-  return open_again(f);
-}
-
-static void on_tick(uv_timer_t *timer) { (void)timer; }
-
-/* Turns the loop until it is so. */
-#define turn_until(f, condition)                                                                   \
-  do {                                                                                             \
-    uv_timer_t tick;                                                                               \
-    uv_timer_init(&(f)->loop, &tick);                                                              \
-    uv_timer_start(&tick, on_tick, 1, 1);                                                          \
-    uint64_t end = uv_hrtime() + UINT64_C(10000000000);                                            \
-    while (!(condition) && uv_hrtime() < end) uv_run(&(f)->loop, UV_RUN_ONCE);                     \
-    uv_close((uv_handle_t *)&tick, NULL);                                                          \
-    uv_run(&(f)->loop, UV_RUN_NOWAIT);                                                             \
-    if (!(condition)) fail_msg("waited in vain for %s; the log: %s", #condition, (f)->log);        \
-  } while (0)
-
-static neap_request request_of(const char *method, const char *target, const char *body) {
-  return (neap_request){.method = method,
-                        .target = target,
-                        .target_length = strlen(target),
-                        .body = body,
-                        .body_length = body ? strlen(body) : 0};
-}
 
 static bool is_kept;
 static int kept_count;
@@ -393,32 +322,6 @@ static void answers_at_once_and_says_when_to_ask_again(void **state) {
   assert_false(neap_guard_at_once(g, NULL, 0, &post, &answer, &refresh));
 }
 
-static void ten_thousand_calls_in_flight_fail_and_all_get_an_answer(void **state) {
-  enum { CALLS = 10000 };
-  static neap_ticket tickets[CALLS];
-  fixture *f = *state;
-  neap_guard *g = open_guard(f, "fallback.last_good {}, fallback.default 'degraded'");
-  neap_request known = request_of("GET", "/known", NULL), unknown = request_of("GET", "/x", NULL);
-  neap_answer good = {.status = 200, .body = "kept", .body_length = 4};
-  neap_guard_remember(g, NULL, 0, &known, &good);
-  for (size_t i = 0; i < CALLS; i++)
-    assert_true(neap_guard_acquire(g, NULL, 0, &tickets[i], NULL) <= NEAP_ALLOW_BYPASS);
-  uint64_t began = uv_hrtime();
-  for (size_t i = 0; i < CALLS; i++) {
-    neap_result result = {.ended_by = NEAP_ENDED_TRANSPORT, .error = "reset", .duration_ms = 5};
-    neap_answer answer;
-    neap_outcome outcome = neap_guard_report(g, &tickets[i], &result, NULL);
-    assert_int_equal(outcome, NEAP_FAILURE);
-    assert_true(neap_guard_fallback(g, NULL, 0, neap_cause_of(outcome), i % 2 ? &known : &unknown,
-                                    &result, &answer));
-    assert_string_equal(answer.source, i % 2 ? "last_good" : "default");
-    neap_answer_free(&answer);
-  }
-  assert_in_range((uv_hrtime() - began) / 1000000, 0, 30000);
-  neap_snapshot s = snapshot_of(g, NULL);
-  assert_int_equal(s.state, NEAP_OPEN);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(answers_after_a_restart_with_the_true_age),
@@ -434,7 +337,6 @@ int main(void) {
       ENGINE_TEST(loses_nothing_that_it_answered_when_it_is_killed),
       ENGINE_TEST(says_what_is_wrong_with_its_directory),
       ENGINE_TEST(answers_at_once_and_says_when_to_ask_again),
-      ENGINE_TEST(ten_thousand_calls_in_flight_fail_and_all_get_an_answer),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
