@@ -234,10 +234,10 @@ static void add_number(luaL_Buffer *b, size_t n, char after) {
   luaL_addlstring(b, text, (size_t)length);
 }
 
-/* pack(kept answer) -> text | nil */
+/* pack(kept answer) -> text | nil: none, or one that unpack would not take */
 int engine_l_pack(lua_State *L) {
   const neap_answer *a = engine_kept_answer(L, 1);
-  if (!a) return 0;
+  if (!a || a->header_count > HEADERS_MOST) return 0;
   luaL_Buffer b;
   luaL_buffinit(L, &b);
   add_number(&b, (size_t)a->status, ' ');

@@ -67,17 +67,32 @@ static bool is_whole(const neap_request *request, const neap_answer *answer) {
   return false;
 }
 
-/* Cache-Control: no-cache, no-store.  Who says that wants no answer of the past. */
-bool engine_wants_new(const neap_request *request) {
-  for (size_t i = 0; i < request->header_count; i++) {
+/* Whether its Cache-Control has one of two words; NULL: none. */
+static bool request_says(const neap_request *request, const char *one, const char *other) {
+  for (size_t i = 0; request && i < request->header_count; i++) {
     const neap_header *h = &request->headers[i];
     const char *at = h->value, *word;
     size_t length;
     if (!is_named(h, "cache-control")) continue;
     while (next_word(&at, h->value + h->value_length, &word, &length))
-      if (is_word(word, length, "no-cache") || is_word(word, length, "no-store")) return true;
+      if (is_word(word, length, one) || (other && is_word(word, length, other))) return true;
   }
   return false;
+}
+
+/* Who says that wants no answer of the past. */
+bool engine_wants_new(const neap_request *request) {
+  return request_says(request, "no-cache", "no-store");
+}
+
+/* What a GET with a body asks for is in the body, which may not be here. */
+static bool has_body(const neap_request *request) {
+  for (size_t i = 0; i < request->header_count; i++) {
+    const neap_header *h = &request->headers[i];
+    if (is_named(h, "transfer-encoding")) return true;
+    if (is_named(h, "content-length") && !is_word(h->value, h->value_length, "0")) return true;
+  }
+  return request->body && request->body_length > 0;
 }
 
 static bool is_anybodys(const neap_answer *answer) {
@@ -96,7 +111,7 @@ void engine_push_identity(lua_State *L, const neap_engine *e, const char *prefix
   const neap_request *r = e->scope.request;
   const char *method = r && r->method ? r->method : "GET";
   bool is_safe = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-  if (!r || !is_safe || e->scope.is_private) {
+  if (!r || !is_safe || e->scope.is_private || has_body(r)) {
     lua_pushnil(L);
     return;
   }
@@ -253,7 +268,8 @@ void neap_guard_remember(neap_guard *g, const char *key, size_t key_length,
   if (e->is_closing || !g->remembers) return;
   const neap_header *etag = validated(request, answer);
   if (!etag && !is_whole(request, answer)) return;
-  bool is_private = !is_anybodys(answer);
+  bool is_private = !is_anybodys(answer) || request_says(request, "no-store", NULL) ||
+                    (request && has_body(request));
   if (is_private && !g->has_keys) return;
   if (is_just_kept(g, key, key_length, request, answer)) return;
   neap_result result = {.status = answer->status,

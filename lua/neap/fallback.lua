@@ -456,7 +456,7 @@ end
 ---@param call table as the policy's functions see it
 ---@return any value
 ---@return number|nil age_ms nil: there is none, and the dependency is to be asked
----@return any due the answer's key, if it is to be refreshed: refreshed(due) when that has ended
+---@return neap.Refresh|nil due if it is to be refreshed: refreshed(due) when that has ended
 function Chain:kept_now(line, policy, call)
   local stage = self.revalidates[policy]
   local key = stage and key_of(self, stage, line, call)
@@ -466,12 +466,11 @@ function Chain:kept_now(line, policy, call)
   if not age_ms then return nil, nil, nil end
   count(self, stage, "answered", 0)
   local is_due = age_ms > stage.revalidate_after_ms
-    and self.refreshes:begin(key, now_ms, policy.timeout_ms)
-  return value, age_ms, is_due and key or nil
+  return value, age_ms, is_due and self.refreshes:begin(key, now_ms, policy.timeout_ms) or nil
 end
 
 --- A refresh has ended, however that was.
----@param due any
+---@param due neap.Refresh
 function Chain:refreshed(due)
   self.refreshes:done(due)
 end

@@ -153,6 +153,7 @@ local function go_on(self, now_ms)
   local ok, wait_ms = coroutine.resume(self.writer, self, now_ms)
   if coroutine.status(self.writer) ~= "dead" then return wait_ms end
   self.writer = nil
+  if self.writing and not ok then self.writing:truncate(0) end -- a full disk: others need the room
   if self.writing then self.writing:close() end
   self.writing = nil
   if not ok then

@@ -22,40 +22,45 @@ function revalidate.stage(policy)
   end
 end
 
----@class neap.Refreshes which answers are being refreshed: by key, since when
----@field private since table<any, number>
+---@class neap.Refresh one that is under way
+---@field key any of the answer
+---@field since_ms number
+
+---@class neap.Refreshes which answers are being refreshed
+---@field private of_key table<any, neap.Refresh> the newest of each
 local Refreshes = {}
 Refreshes.__index = Refreshes
 
---- Whether the caller is to refresh the answer of that key.
+--- What the caller is to refresh, if he is to; nil: another one does.
 ---@param key any
 ---@param now_ms number
 ---@param lease_ms integer|nil the policy's timeout_ms
----@return boolean
+---@return neap.Refresh|nil
 function Refreshes:begin(key, now_ms, lease_ms)
-  local since_ms, timeout_ms = self.since[key], (lease_ms or 0) > 0 and lease_ms or LEASE_MS
-  if since_ms and now_ms - since_ms <= 2 * timeout_ms then return false end
-  self.since[key] = now_ms
-  return true
+  local other, timeout_ms = self.of_key[key], (lease_ms or 0) > 0 and lease_ms or LEASE_MS
+  if other and now_ms - other.since_ms <= 2 * timeout_ms then return nil end
+  local refresh = { key = key, since_ms = now_ms }
+  self.of_key[key] = refresh
+  return refresh
 end
 
---- It has come to an end, whatever that was.
----@param key any
-function Refreshes:done(key)
-  self.since[key] = nil
+--- It has come to an end, whatever that was.  One that was given up for lost ends nobody else's.
+---@param refresh neap.Refresh
+function Refreshes:done(refresh)
+  if self.of_key[refresh.key] == refresh then self.of_key[refresh.key] = nil end
 end
 
 --- Refreshes an answer for a Lua program, in the background.
 ---@param refreshes neap.Refreshes
 ---@param line table of the guard
----@param key any
+---@param due neap.Refresh
 ---@param f function
 ---@param args table
-function revalidate.start(refreshes, line, key, f, args)
+function revalidate.start(refreshes, line, due, f, args)
   local guard = line.guard
   local function refresh()
     local ok, outcome, value = pcall(apart.attempt, line, f, args)
-    refreshes:done(key)
+    refreshes:done(due)
     if not ok then guard:warn("refresh", "an answer cannot be refreshed: " .. tostring(outcome)) end
     if ok and outcome == "success" and value ~= nil then
       guard:remember({ key = line.key, args = args, result = value, ended_by = "answer" }, value)
@@ -63,14 +68,14 @@ function revalidate.start(refreshes, line, key, f, args)
   end
   local ok, err = pcall(apart.spawn, guard.host, refresh)
   if not ok then
-    refreshes:done(key)
+    refreshes:done(due)
     guard:warn("refresh", "an answer cannot be refreshed: " .. tostring(err))
   end
 end
 
 ---@return neap.Refreshes
 function revalidate.new()
-  return setmetatable({ since = {} }, Refreshes)
+  return setmetatable({ of_key = {} }, Refreshes)
 end
 
 return revalidate

@@ -66,6 +66,26 @@ static void a_damaged_file_is_a_warning(void **state) {
   assert_false(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
 }
 
+/* One that can't be read back would cost all the others. */
+static void leaves_out_of_the_file_what_it_could_not_read(void **state) {
+  static neap_header many[600];
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { persist = 'flags' }");
+  neap_request strange = request_of("GET", "/strange", NULL),
+               request = request_of("GET", "/a", NULL);
+  for (size_t i = 0; i < SIZE(many); i++) many[i] = (neap_header)HEADER("X", "y");
+  neap_answer answer, good = {.status = 200, .headers = many, .header_count = SIZE(many)};
+  neap_guard_remember(g, NULL, 0, &strange, &good);
+  good.header_count = 1;
+  neap_guard_remember(g, NULL, 0, &request, &good);
+  fixture_close(f);
+  g = open_again(f);
+  assert_string_equal(f->log, "");
+  assert_true(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &request, NULL, &answer));
+  neap_answer_free(&answer);
+  assert_false(neap_guard_fallback(g, NULL, 0, NEAP_CAUSE_REFUSED, &strange, NULL, &answer));
+}
+
 static void keeps_nothing_that_says_there_is_nothing(void **state) {
   static const int statuses[] = {206, 304, 404, 410, 500};
   fixture *f = *state;
@@ -326,6 +346,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       ENGINE_TEST(answers_after_a_restart_with_the_true_age),
       ENGINE_TEST(a_damaged_file_is_a_warning),
+      ENGINE_TEST(leaves_out_of_the_file_what_it_could_not_read),
       ENGINE_TEST(keeps_nothing_that_says_there_is_nothing),
       ENGINE_TEST(queues_a_request_and_has_it_made_again_when_the_breaker_lets_it),
       ENGINE_TEST(queues_nothing_whose_deadline_has_come),

@@ -311,6 +311,49 @@ static void keeps_no_answer_to_a_range(void **state) {
   assert_nothing(ask(g, get("/a")));
 }
 
+/* What is asked for may be in the body (a search, say), though a cache would not look there. */
+static void keeps_no_answer_to_a_question_in_a_body(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  neap_header length[] = {HEADER("Content-Length", "3")},
+              chunked[] = {HEADER("transfer-encoding", "chunked")};
+  neap_header none[] = {HEADER("Content-Length", "0")};
+  neap_request with_body = get("/search"), with_length = get("/search"),
+               with_chunks = get("/search");
+  neap_request empty = get("/search");
+  with_body.body = "{1}";
+  with_body.body_length = 3;
+  with_length.headers = length;
+  with_chunks.headers = chunked;
+  empty.headers = none;
+  with_length.header_count = with_chunks.header_count = empty.header_count = 1;
+  neap_request requests[] = {with_body, with_length, with_chunks};
+  neap_answer answer = good("found");
+  for (size_t i = 0; i < SIZE(requests); i++) {
+    neap_guard_remember(g, NULL, 0, &requests[i], &answer);
+    assert_nothing(ask(g, requests[i]));
+    assert_nothing(ask(g, get("/search")));
+  }
+  neap_guard_remember(g, NULL, 0, &empty, &answer);
+  assert_string_equal(ask(g, get("/search")), "found");
+  for (size_t i = 0; i < SIZE(requests); i++) assert_nothing(ask(g, requests[i]));
+}
+
+static void keeps_no_answer_that_its_client_wants_kept_nowhere(void **state) {
+  fixture *f = *state;
+  neap_guard *g = open_guard(f, "fallback.last_good { max_age_ms = 10000 }");
+  neap_header headers[] = {HEADER("Cache-Control", "no-cache, no-store")};
+  neap_request request = get("/a");
+  neap_answer answer = good("secret");
+  request.headers = headers;
+  request.header_count = 1;
+  neap_guard_remember(g, NULL, 0, &request, &answer);
+  assert_nothing(ask(g, get("/a")));
+  headers[0] = (neap_header)HEADER("Cache-Control", "no-cache");
+  neap_guard_remember(g, NULL, 0, &request, &answer);
+  assert_string_equal(ask(g, get("/a")), "secret");
+}
+
 /* A policy with a key function knows what tells its answers apart. */
 static void lets_a_policy_choose_the_key(void **state) {
   fixture *f = *state;
@@ -607,6 +650,8 @@ int main(void) {
       ENGINE_TEST(keeps_keys_apart),
       ENGINE_TEST(does_not_keep_what_is_one_clients),
       ENGINE_TEST(keeps_no_answer_to_a_range),
+      ENGINE_TEST(keeps_no_answer_to_a_question_in_a_body),
+      ENGINE_TEST(keeps_no_answer_that_its_client_wants_kept_nowhere),
       ENGINE_TEST(lets_a_policy_choose_the_key),
       ENGINE_TEST(keeps_the_newest_answer),
       ENGINE_TEST(keeps_what_does_not_live_long_as_often_as_needed),

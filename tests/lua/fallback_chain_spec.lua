@@ -462,6 +462,46 @@ describe("revalidate_after_ms", function()
     assert.equal(2, #later)
   end)
 
+  it("asks once while a later refresh is under way, though one that was given up ends", function()
+    local g, now, later = guard({ revalidate_after_ms = 10 },
+      { numbers = { timeout_ms = 50, lease_ms = 500 } })
+    g:call(ok, "a")
+    now:advance(11)
+    g:call(ok, "a")
+    now:advance(101)
+    g:call(bad, "a")
+    assert.equal(2, #later)
+    g:call(bad, "a")
+    later[1]()
+    now:advance(11)
+    g:call(ok, "a")
+    g:call(ok, "a")
+    assert.equal(2, #later)
+  end)
+
+  it("asks once when a thousand find the answer old, over reloads, and when that raises", function()
+    local fields = { revalidate_after_ms = 10 }
+    local g, now, later = guard(fields)
+    g:call(ok, "a")
+    local function stampede()
+      now:advance(11)
+      for i = 1, 1000 do
+        if i % 250 == 0 then
+          g:adopt(fixture.policy { stages = { last_good(fields) }, numbers = { failures = i } })
+        end
+        assert.equal("ok", (g:call(function() error "down" end, "a")))
+      end
+    end
+    stampede()
+    assert.equal(1, #later)
+    stampede() -- it hangs
+    assert.equal(1, #later)
+    later[1]()
+    stampede()
+    assert.equal(2, #later)
+    assert.equal(1, g:snapshot().totals.failure)
+  end)
+
   it("is off in a policy without it, and in a newer generation", function()
     local g, _, later = guard { revalidate_after_ms = 0 }
     g:call(ok, "a")

@@ -121,6 +121,29 @@ describe("a file of last good answers", function()
     assert.not_equal("", read())
   end)
 
+  it("takes no room on a full disk for what could not be written", function()
+    local file, s = open(0)
+    for i = 1, 90 do s:put(i, ("x"):rep(9000), 0) end
+    local open_file = core.open_file
+    finally(function() core.open_file = open_file end)
+    core.open_file = function(...)
+      local real, written = open_file(...), 0
+      return setmetatable({}, { __index = function(_, name)
+        return function(_, text, ...)
+          if name == "append" then written = written + 1 end
+          if written > 3 and name == "append" then return nil, "No space left on device" end
+          return real[name](real, text, ...)
+        end
+      end })
+    end
+    file:flush(0)
+    assert.matches("a.kept: cannot be written: .*No space left on device", warned[1])
+    local left = assert(io.open(path() .. ".kept.new", "rb"))
+    assert.equal(0, left:seek "end")
+    left:close()
+    assert.equal("", read())
+  end)
+
   it("is written at once by flush", function()
     local file, s = open(0)
     s:put("a", 1, 0)
