@@ -11,6 +11,7 @@
 ---   GET  /policies/POLICY/params             what is declared, in force, and where it is from
 ---   POST /policies/POLICY/params             NAME=VALUE …, by; unset, reason
 ---   POST /reload                             looks at every file now
+---   GET  /events                             what happens, as it does: server-sent events
 ---
 --- What a POST says may stand in the query, in a form or in a JSON object. A key is percent-encoded
 --- where it has to be.
@@ -20,6 +21,7 @@ local answers = require "neap.cmd.answers"
 local arguments = require "neap.cmd.arguments"
 local characters = require "neap.characters"
 local check = require "neap.check"
+local event = require "neap.event"
 local json = require "neap.cmd.json"
 local metrics = require "neap.metrics"
 local suggest = require "neap.suggest"
@@ -44,6 +46,7 @@ local TOO_LONG = "for: %s is more than the policy's open.max_cooldown_ms, %.14g;
 ---@field type string                    of the body
 ---@field body string|fun(): string?     or its parts, each soon made
 ---@field headers? table<string, string> further ones
+---@field over? fun()                   with parts that have no end: nobody asks for them any more
 
 ---@class neap.admin.options
 ---@field guards fun(): table<string, neap.guard>  by policy name
@@ -55,6 +58,7 @@ local TOO_LONG = "for: %s is more than the policy's open.max_cooldown_ms, %.14g;
 ---@field health? fun(): string                    "ok" or why not
 ---@field more_metrics? fun(): table[]             as neap.metrics takes them
 ---@field since? fun(now_ms: integer): string      an instant of the guards' clock as people read it
+---@field follow? fun(seen?: string, recent?: integer): neap.cmd.Follower|nil  nil: too many do
 ---@field log? fun(level: string, event: string, message: string, fields: table[])
 
 local Admin = {}
@@ -84,19 +88,13 @@ local function keys_of(guard)
   return keys
 end
 
---- How a breaker came to be as it is, under the names that the log has. Only what means something:
---- a cooldown that is over has measured nothing.
+--- How a breaker came to be as it is.
 function Admin:last_transition(guard, key)
   local moved = guard:last_transition(key)
   if not moved then return json.null end
-  local has_limit = moved.limit > 0 or nil
-  return {
-    from = moved.from, to = moved.to, reason = moved.cause, measured = has_limit and moved.measured,
-    limit = has_limit and moved.limit, calls = has_limit and moved.calls,
-    open_ms = moved.open_ms > 0 and moved.open_ms or nil, flapping = moved.flapping or nil,
-    level = moved.level, epoch = moved.epoch, by = moved.by, policy_hash = moved.hash,
-    at = self.since and self.since(moved.at_ms), text = tostring(moved),
-  }
+  local row = event.row(moved)
+  row.at = self.since and self.since(moved.at_ms)
+  return row
 end
 
 --- Everything about one breaker; who set its mode, if somebody did, how long ago and for how long.
@@ -347,8 +345,31 @@ function Admin:get_metrics()
   }) }
 end
 
+local NO_EVENTS = "this host keeps no events: its log has them, a policy's on_transition is told"
+local MANY_FOLLOW = "as many clients follow as may"
+
+--- What happens from now on, or from where the client has been before: one message after the other,
+--- false when there is none for now.
+function Admin:get_events(request)
+  if not self.follow then return problem(501, "Not here", NO_EVENTS) end
+  local given, message = arguments.read({}, request.target:match("%?([^#]*)") or "")
+  if not given then return problem(400, "Not understood", message) end
+  local recent = given.last and tonumber(given.last)
+  if given.last and not (recent and recent >= 0 and recent % 1 == 0) then
+    return problem(400, "Not understood", "last: how many of the last events, e.g. last=20")
+  end
+  local answer = { status = 200, type = "text/event-stream", body = "" }
+  if request.method == "HEAD" then return answer end
+  local follower = self.follow(request.headers["last-event-id"], recent)
+  if not follower then return problem(503, "Too many", MANY_FOLLOW, { ["Retry-After"] = "10" }) end
+  answer.body = function() return follower:text() end
+  answer.over = function() follower:close() end
+  return answer
+end
+
 local PAGES = {
   healthz = { GET = Admin.get_healthz },
+  events = { GET = Admin.get_events },
   metrics = { GET = Admin.get_metrics },
   breakers = { GET = Admin.get_breakers },
   policies = { GET = Admin.get_policies },
@@ -361,6 +382,7 @@ local INDEX = [=[
 neap admin
   GET  /healthz
   GET  /metrics
+  GET  /events[?last=N]
   GET  /breakers[/POLICY[/KEY]]
   POST /breakers/POLICY/KEY/mode    mode=auto|forced_open|forced_closed|shadow|policy by=NAME
                                     [for=10m] [reason=TEXT]

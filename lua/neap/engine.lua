@@ -41,21 +41,32 @@ end
 
 -- ---- Events -----------------------------------------------------------------------------------
 
+local listeners = {}
+
+--- Has f told of every event, after the program was; it must not raise.
+---@param f fun(event: table) kind, policy, text, hash; of "transition" and "shadow" neap.Event's
+function engine.listen(f) listeners[#listeners + 1] = f end
+
+local function notify(event)
+  native.notify(event)
+  for _, f in ipairs(listeners) do f(event) end
+end
+
 local function on_transition(event)
   event.kind, event.text = "transition", tostring(event)
-  native.notify(event)
+  notify(event)
 end
 
 local function on_shadow(event)
   event.kind, event.text = "shadow", tostring(event)
-  native.notify(event)
+  notify(event)
 end
 
 local function on_reload(event)
   local of_policy = engine.guards[event.policy]
   if event.kind == "reload_failed" and of_policy then of_policy:adopt_failed(event.text) end
   event.at_ms = native.now()
-  native.notify(event)
+  notify(event)
 end
 
 -- ---- The engine as a host ---------------------------------------------------------------------

@@ -75,6 +75,21 @@ function Event:__tostring()
   return self.flapping and text .. ", flapping" or text
 end
 
+--- A transition under the names that the log and the admin pages have.  Only what means something:
+--- a cooldown that is over has measured nothing.
+---@param told neap.Event
+---@return table
+function event.row(told)
+  local has_limit = told.limit > 0 or nil
+  return {
+    from = told.from, to = told.to, reason = told.cause, measured = has_limit and told.measured,
+    limit = has_limit and told.limit, calls = has_limit and told.calls,
+    open_ms = told.open_ms > 0 and told.open_ms or nil, flapping = told.flapping or nil,
+    level = told.level, epoch = told.epoch, by = told.by, policy_hash = told.hash,
+    text = tostring(told),
+  }
+end
+
 --- The fields of an event become one, which as text is a sentence.
 ---@param fields table
 ---@return neap.Event

@@ -175,7 +175,7 @@ describe("the admin pages", function()
   for _, case in ipairs {
     -- method  target                                  status  what is said
     { "GET",  "/breaker",                              404,    "did you mean /breakers?" },
-    { "GET",  "/nothing/at/all",                       404,    "there are /breakers, /healthz" },
+    { "GET",  "/nothing/at/all",                       404,    "there are /breakers, /events, " },
     { "GET",  "/breakers/flasg",                       404,    "did you mean flags?" },
     { "GET",  "/breakers/zzz",                         404,    "there is flags" },
     { "GET",  "/breakers/flags/defualt",               404,    "did you mean default?" },

@@ -122,12 +122,16 @@ bool admin_open(serve *s, admin **out, char *error, size_t size) {
     lua_pop(L, 1);
     return free(a), false;
   }
+  uv_idle_init(&s->loop, &a->wake);
+  a->wake.data = a;
   *out = a;
   return true;
 }
 
+static void on_closed(uv_handle_t *wake) { free(wake->data); }
+
 void admin_close(admin *a) {
   if (!a) return;
   luaL_unref(admin_lua(a), LUA_REGISTRYINDEX, a->handle);
-  free(a);
+  uv_close((uv_handle_t *)&a->wake, on_closed);
 }

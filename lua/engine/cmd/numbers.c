@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include "admin.h"
+
 static void set_number(lua_State *L, const char *name, double number) {
   lua_pushnumber(L, number);
   lua_setfield(L, -2, name);
@@ -51,4 +53,5 @@ void numbers_push(lua_State *L, serve *s) {
   }
   lua_setfield(L, -2, "routes");
   set_process(L);
+  set_number(L, "followers_cut", s->admin ? (double)s->admin->cut : 0);
 }

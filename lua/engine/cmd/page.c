@@ -3,7 +3,9 @@
  *   head -> body (kept whole, up to ADMIN_BODY_MAX) -> Lua -> answer
  *                                                       \-> parts, one per turn of the loop
  *
- * Parts are for what may be long: a scrape of a thousand breakers must not make a request wait. */
+ * Parts are for what may be long: a scrape of a thousand breakers must not make a request wait.  They
+ * may be without end: a part that is false means that there is none for now, and admin_wake() has
+ * Lua asked again. */
 #include "admin.h"
 
 #include <lauxlib.h>
@@ -11,19 +13,40 @@
 #include <string.h>
 
 /* One request under way. */
-typedef struct page {
+struct page {
   admin *admin;
   http_request *request;
   uv_idle_t turn; /* active while parts are handed out */
   int parts;      /* registry reference of the function that makes them; LUA_NOREF: none */
+  int over;       /* ... of what is called when the parts are not asked for any more */
   bool is_answering, is_too_large;
+  bool is_full; /* the client has yet to take what was sent; parts wait for that */
+  uint64_t full_at;
+  page *next, **at; /* of the admin's followers, if it is one */
   size_t length;
   char body[ADMIN_BODY_MAX];
-} page;
+};
 
 static void page_closed(uv_handle_t *turn) { free(turn->data); }
 
+static void follower_begin(page *p) {
+  p->next = p->admin->followers;
+  p->at = &p->admin->followers;
+  if (p->next) p->next->at = &p->next;
+  *p->at = p;
+}
+
+static void follower_end(page *p) {
+  lua_State *L = admin_lua(p->admin);
+  *p->at = p->next;
+  if (p->next) p->next->at = p->at;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, p->over);
+  if (!neap_engine_pcall(p->admin->serve->engine, 0, 0)) lua_pop(L, 1);
+  luaL_unref(L, LUA_REGISTRYINDEX, p->over);
+}
+
 static void page_end(page *p) {
+  if (p->at) follower_end(p);
   luaL_unref(admin_lua(p->admin), LUA_REGISTRYINDEX, p->parts);
   uv_close((uv_handle_t *)&p->turn, page_closed);
 }
@@ -49,7 +72,8 @@ static void push_request(lua_State *L, page *p) {
   lua_setfield(L, -2, "body");
   lua_pushstring(L, http_request_peer(request, peer));
   lua_setfield(L, -2, "peer");
-  static const char *const wanted[] = {"authorization", "origin", "sec-fetch-site"};
+  static const char *const wanted[] = {"accept", "authorization", "last-event-id", "origin",
+                                       "sec-fetch-site"};
   lua_newtable(L);
   for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
     const neap_header *header = http_request_header(request, wanted[i]);
@@ -101,6 +125,10 @@ static int l_answer(lua_State *L) {
   p->is_answering = true;
   if (lua_isfunction(L, -1)) {
     p->parts = luaL_ref(L, LUA_REGISTRYINDEX);
+    if (lua_getfield(L, 2, "over") == LUA_TFUNCTION) {
+      p->over = luaL_ref(L, LUA_REGISTRYINDEX);
+      follower_begin(p);
+    }
     http_answer_begin(p->request, &head);
     return 0;
   }
@@ -144,16 +172,53 @@ static void on_turn(uv_idle_t *turn) {
     return;
   }
   size_t length;
+  bool is_for_now = lua_isboolean(L, -1) && !p->admin->is_ending;
   const char *text = lua_tolstring(L, -1, &length);
   http_request *request = p->request;
   if (!text) {
     uv_idle_stop(turn);
     lua_pop(L, 1);
-    http_answer_end(request);
+    if (!is_for_now) http_answer_end(request);
     return;
   }
-  if (length > 0 && !http_answer_write(request, text, length)) uv_idle_stop(turn);
+  if (length > 0 && !http_answer_write(request, text, length)) {
+    uv_idle_stop(turn);
+    p->is_full = true;
+    p->full_at = p->admin->wakes;
+  }
   lua_pop(L, 1);
+}
+
+/* Whoever has not taken, since he was full, more than is kept for him would miss something from now
+ * on: he is better off coming back. */
+static void follower_wake(page *p) {
+  admin *a = p->admin;
+  if (!p->is_full) {
+    uv_idle_start(&p->turn, on_turn);
+  } else if (a->wakes - p->full_at > EVENTS_KEPT) {
+    a->cut++;
+    http_answer_cut(p->request);
+    page_end(p);
+  }
+}
+
+static void on_wake(uv_idle_t *wake) {
+  admin *a = wake->data;
+  uv_idle_stop(wake);
+  for (page *p = a->followers, *next; p; p = next) {
+    next = p->next;
+    follower_wake(p);
+  }
+}
+
+void admin_wake(admin *a) {
+  a->wakes++;
+  if (a->followers) uv_idle_start(&a->wake, on_wake);
+}
+
+void admin_end(admin *a) {
+  a->is_ending = true;
+  admin_wake(a);
 }
 
 static void page_answer(page *p) {
@@ -195,6 +260,7 @@ static void on_end(void *data, http_request *request) {
 static void on_drain(void *data, http_request *request) {
   page *p = data;
   (void)request;
+  p->is_full = false;
   if (p->parts != LUA_NOREF) uv_idle_start(&p->turn, on_turn);
 }
 
@@ -223,7 +289,7 @@ static void on_request(void *data, http_request *request) {
   if (!p) abort();
   p->admin = a;
   p->request = request;
-  p->parts = LUA_NOREF;
+  p->parts = p->over = LUA_NOREF;
   uv_idle_init(&a->serve->loop, &p->turn);
   p->turn.data = p;
   http_request_handle(request, &page_handler, p);

@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "admin.h"
+#include "events.h"
 #include "room.h"
 #include "route.h"
 #include "say.h"
@@ -83,6 +84,7 @@ static void on_admin_closed(void *data) {
 static void on_route_closed(void *data) {
   serve *s = data;
   if (--s->routes_open > 0) return;
+  if (s->admin) admin_end(s->admin);
   if (s->admin_server)
     http_server_drain(s->admin_server, ADMIN_DRAIN_MS, on_admin_closed, s);
   else
@@ -242,7 +244,8 @@ static bool open_admin(serve *s, char *error, size_t size) {
 }
 
 static bool serve_start(serve *s, char *error, size_t size) {
-  return open_engine(s, error, size) && open_routes(s, error, size) && open_admin(s, error, size) &&
+  return open_engine(s, error, size) && events_open(s, error, size) &&
+         open_routes(s, error, size) && open_admin(s, error, size) &&
          listen_on(s, &s->plan.listen, s->clients, &handler, s, &s->server, error, size);
 }
 

@@ -90,6 +90,10 @@ end
 ---@return string
 function json.encode(value) return write(value, "") end
 
+--- The same in one line: what texts have of line feeds is escaped.
+---@return string
+function json.line(value) return (json.encode(value):gsub("\n *", "")) end
+
 --- The value of a JSON text; nil and a message if it is none.
 ---@return any value
 ---@return string? message

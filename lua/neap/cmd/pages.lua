@@ -4,6 +4,7 @@
 local admin = require "neap.admin"
 local core = require "neap.core"
 local engine = require "neap.engine"
+local events = require "neap.cmd.events"
 local uv = require "luv"
 
 local function family(name, kind, help) return { name = name, type = kind, help = help } end
@@ -82,7 +83,7 @@ end
 local function more_metrics(host)
   local numbers, all = host.numbers(), {}
   for _, families in ipairs { http_families(numbers), route_families(numbers),
-    process_families(numbers, core.version) } do
+    events.metrics(numbers), process_families(numbers, core.version) } do
     for _, one in ipairs(families) do all[#all + 1] = one end
   end
   return all
@@ -109,6 +110,7 @@ return function(host)
     policies = function() return engine.reloader:rows() end,
     params = function(name) return (engine.reloader:params(name)) end,
     set_params = function(name, change) return engine.reloader:set_params(name, change) end,
+    follow = events.follow,
     reload = host.reload, token = host.token, health = host.health, log = host.log, since = since,
     more_metrics = function() return more_metrics(host) end,
   }
