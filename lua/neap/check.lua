@@ -15,6 +15,7 @@ local policy_files = require "neap.policy_files"
 local problem = require "neap.problem"
 local schema = require "neap.schema"
 local settings = require "neap.settings"
+local trying = require "neap.trying"
 local verdicts = require "neap.cmd.verdicts"
 
 local check = {}
@@ -81,7 +82,9 @@ local function read_settings(options, files, report)
 end
 
 local function check_file(path, settings_for, report)
-  local loaded, err = policy.load(path, { settings = settings_for(policy_files.name_of(path)) })
+  local loaded, err = policy.load(path, {
+    settings = settings_for(policy_files.name_of(path)), strict = true,
+  })
   if loaded then
     report.policies[#report.policies + 1] = loaded
     err = loaded.candidate and loaded.candidate.error
@@ -239,6 +242,9 @@ local function policy_text(loaded, paint)
   add_stages(rows, loaded)
   add_params(rows, loaded)
   add_verdicts(rows, loaded)
+  for _, one in ipairs(trying.keys(loaded)) do
+    rows[#rows + 1] = { "key of " .. one.request, one.key, false }
+  end
   local key_width, value_width = 0, 0
   for _, row in ipairs(rows) do
     key_width = math.max(key_width, #row[1])
@@ -304,6 +310,7 @@ local function policy_value(loaded)
     name = loaded.name, path = loaded.path, hash = loaded.hash, config = check.config(loaded),
     given = json.list(given), verdicts = verdicts.of(loaded), warnings = json.list(loaded.warnings),
     sources = json.list(loaded.sources), parameters = check.parameters(loaded),
+    keys = json.list(trying.keys(loaded)),
   }
 end
 

@@ -223,4 +223,16 @@ function lines.nearest(found, path, return_line)
   return return_line
 end
 
+--- The line where a field of that name is read first, from any table: x.name.
+---@param text string
+---@param name string
+---@return integer|nil
+function lines.of_field(text, name)
+  local tokens = lines.tokens(text)
+  for i = 2, #tokens do
+    local token, before = tokens[i], tokens[i - 1]
+    if token.kind == "name" and token.text == name and before.text == "." then return token.line end
+  end
+end
+
 return lines

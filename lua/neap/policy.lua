@@ -13,12 +13,14 @@ local declared = require "neap.declared"
 local generation = require "neap.generation"
 local lines = require "neap.lines"
 local parameters = require "neap.parameters"
+local placed = require "neap.placed"
 local problem = require "neap.problem"
 local route = require "neap.route"
 local sandbox = require "neap.sandbox"
 local settings = require "neap.settings"
 local stages = require "neap.stages"
 local together = require "neap.together"
+local trying = require "neap.trying"
 local validate = require "neap.validate"
 local verdicts = require "neap.verdicts"
 
@@ -67,6 +69,7 @@ local unpack = table.unpack or _G.unpack
 ---@field root? string where `require` looks; the file's directory if nil
 ---@field budget? neap.Budget of one decision
 ---@field read? fun(path: string): string|nil, string|nil how files are read
+---@field strict? boolean its functions are tried, too: see neap.trying
 ---@field is_candidate? boolean of a shadow policy: settings for others are none of its business
 
 local function read_file(path)
@@ -75,39 +78,6 @@ end
 
 local function base_name(path)
   return (path:match("([^/]*)$"):gsub("%.lua$", ""))
-end
-
---- A message without "path: " at its beginning, if that is there.
-local function without_path(message, path)
-  local prefix = path .. ": "
-  return message:sub(1, #prefix) == prefix and message:sub(#prefix + 1) or message
-end
-
---- An error of Lua's, as a problem: its text begins with the place.
-local function of_lua(path, message)
-  local file, line, rest = tostring(message):match("^([^\n]-):(%d+): (.*)$")
-  if not file then
-    return problem.new { file = path, message = without_path(tostring(message), path) }
-  end
-  local tail = file:match("^%.%.%.(.*)$")
-  if tail and path:sub(-#tail) == tail then file = path end
-  return problem.new { file = file, line = tonumber(line), message = rest }
-end
-
---- Where problems are collected: report(key, value, format, ...), with lines from the text.
-local function new_report(path, text)
-  local problems, found, return_line = {}, nil, nil
-  local function line_of(key)
-    if not found then found, return_line = lines.of(text) end
-    return key and lines.of_change(text, key) or lines.nearest(found, key, return_line)
-  end
-  local function report(key, value, message, ...)
-    if select("#", ...) > 0 then message = message:format(...) end
-    problems[#problems + 1] = problem.new {
-      file = path, line = line_of(key), key = key, value = value, message = message,
-    }
-  end
-  return report, problems, line_of
 end
 
 local function check_name(values, path, report)
@@ -195,7 +165,7 @@ local function candidate_of(parts, options)
   local path = (parts.path:match("^(.*/)[^/]*$") or "") .. file
   local loaded, err = policy.load(path, {
     settings = parts.settings, root = parts.sandbox.root, read = options.read,
-    budget = options.budget, is_candidate = true,
+    budget = options.budget, is_candidate = true, strict = options.strict,
   })
   return {
     file = file, path = path, policy = loaded or nil, error = err,
@@ -215,6 +185,22 @@ local function with_candidate(made, candidate)
   return made
 end
 
+--- Tries the functions of one that is right.  Answers what is wrong with them, if anything.
+local function try(made, text, line_of)
+  local path, problems = made.path, {}
+  local reads = trying.policy(made, function(key, message)
+    made.warnings[#made.warnings + 1] = ("%s:%d: %s%s"):format(path, line_of(key), key, message)
+  end)
+  sandbox.unwarn(made.warned)
+  for i, read in ipairs(reads) do
+    problems[i] = problem.new {
+      file = path, line = lines.of_field(text, read.field) or line_of(read.key), key = read.key,
+      message = read.message,
+    }
+  end
+  return problems[1] and problem.error(problems)
+end
+
 ---@param text string
 ---@param path string
 ---@param options neap.policy.Options
@@ -225,8 +211,8 @@ local function parse(text, path, options)
   parts.params = parts.declared:close(ok)
   parts.params_text = parameters.text(parts.params)
   if parts.declared.problems[1] then return nil, problem.error(parts.declared.problems) end
-  if not ok then return nil, problem.error { of_lua(path, given) } end
-  local report, problems, line_of = new_report(path, text)
+  if not ok then return nil, problem.error { placed.of_lua(path, given) } end
+  local report, problems, line_of = placed.report(path, text)
   if type(given) ~= "table" then
     local message = "returns %s: a policy file returns a table, return { name = %s, ... }"
     return refused {
@@ -238,7 +224,12 @@ local function parse(text, path, options)
   parts.rules = #problems == 0 and together.rules(parts.values, report)
   if #problems > 0 then return nil, problem.error(problems) end
   parts.line_of, parts.hash = line_of, hash_of(text, parts)
-  return with_candidate(generation.new(parts), candidate_of(parts, options))
+  local made = generation.new(parts)
+  if options.strict then
+    err = try(made, text, line_of)
+    if err then return nil, err end
+  end
+  return with_candidate(made, candidate_of(parts, options))
 end
 
 --- A policy from a text.
@@ -258,7 +249,7 @@ function policy.load(path, options)
   options = options or {}
   local text, message = (options.read or read_file)(path)
   if text then return parse(text, path, options) end
-  return refused { file = path, message = without_path(tostring(message), path) }
+  return refused { file = path, message = placed.without_path(tostring(message), path) }
 end
 
 return policy

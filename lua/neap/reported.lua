@@ -21,6 +21,9 @@ local SAYS_NOTHING = "the report does not say how the call went: give one of sta
 local NO_FIELD = "the report's %s is no field of a call%s (what else a policy needs goes into args)"
 local LEVEL = 4 -- of who called guard:report, seen from check
 
+--- The fields that a call may have.
+reported.fields = FIELDS
+
 local function names_of(set)
   local names = {}
   for name in next, set do names[#names + 1] = name end

@@ -475,6 +475,15 @@ function Line:slots() end
 ---@return integer
 function Line:begun() end
 
+--- Whether each permit is to be known as long as it is out: so panel:look tells whether any is.
+---@param is_counted boolean
+function Line:count(is_counted) end
+
+--- The calls under way that are known: all of counted permits, of slots, and of rules that ask for
+--- slow calls.
+---@return integer out, integer overdue those that count as slow already
+function Line:flight() end
+
 --- Counts the calls that are overdue: slow before they end.  Nothing if no rule asks for slow ones.
 ---@return integer|nil overdue
 ---@return neap.core.Moved|nil moved

@@ -413,7 +413,7 @@ end
 ---@param rows neap.testing.Row[]|nil
 ---@return neap.testing.Bench
 function bench.new(path, options, world, rows)
-  local policy, err = policies.load(path, { params = options.params })
+  local policy, err = policies.load(path, { params = options.params, strict = true })
   if not policy then place.error("%s", tostring(err)) end
   local self = setmetatable({
     path = path, policy = policy, max_keys = options.max_keys, world = world or worlds.new(),
