@@ -3,7 +3,9 @@
 #   cmake -DROOT=lua -DOUT=embedded.c -P NeapEmbed.cmake
 #
 # CMake does it, not Lua, so that a cross build needs no interpreter of its own.
-file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/neap/*.lua")
+#
+# What is no Lua, the parts of the page, becomes a module that returns its text.
+file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/neap/*.lua" "${ROOT}/neap/*.html" "${ROOT}/neap/*.css" "${ROOT}/neap/*.js")
 list(SORT files)
 
 set(texts "")
@@ -12,6 +14,12 @@ set(i 0)
 foreach(file IN LISTS files)
   file(READ "${ROOT}/${file}" hex HEX)
   file(SIZE "${ROOT}/${file}" size)
+  if(NOT file MATCHES "\\.lua$")
+    string(HEX "return [=[\n" before)
+    string(HEX "]=]" after)
+    string(CONCAT hex "${before}" "${hex}" "${after}")
+    math(EXPR size "${size} + 14") # 11 and 3 bytes
+  endif()
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
   string(REGEX REPLACE "0x([89a-f])" "(char)0x\\1" bytes "${bytes}")
 

@@ -80,7 +80,8 @@ foreach(version IN LISTS lua_versions)
     LIBRARY DESTINATION "${NEAP_INSTALL_LIB_LUA}/${version}/neap" COMPONENT lua
   )
   install(DIRECTORY lua/neap
-    DESTINATION "${NEAP_INSTALL_SHARE_LUA}/${version}" COMPONENT lua FILES_MATCHING PATTERN "*.lua"
+    DESTINATION "${NEAP_INSTALL_SHARE_LUA}/${version}" COMPONENT lua
+    FILES_MATCHING PATTERN "*.lua" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js"
   )
 endforeach()
 

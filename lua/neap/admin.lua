@@ -12,6 +12,8 @@
 ---   POST /policies/POLICY/params             NAME=VALUE …, by; unset, reason
 ---   POST /reload                             looks at every file now
 ---   GET  /events                             what happens, as it does: server-sent events
+---   GET  /                                   the page, for a browser; this list for others
+---   GET  /live[/POLICY/KEY]                  what it shows: see neap.page.live
 ---
 --- What a POST says may stand in the query, in a form or in a JSON object. A key is percent-encoded
 --- where it has to be.
@@ -24,6 +26,7 @@ local check = require "neap.check"
 local event = require "neap.event"
 local json = require "neap.cmd.json"
 local metrics = require "neap.metrics"
+local the_page = require "neap.page"
 local suggest = require "neap.suggest"
 
 local admin = {}
@@ -58,6 +61,7 @@ local TOO_LONG = "for: %s is more than the policy's open.max_cooldown_ms, %.14g;
 ---@field health? fun(): string                    "ok" or why not
 ---@field more_metrics? fun(): table[]             as neap.metrics takes them
 ---@field since? fun(now_ms: integer): string      an instant of the guards' clock as people read it
+---@field live? neap.page.Live                     what the page shows; nil: there is no page
 ---@field follow? fun(seen?: string, recent?: integer): neap.cmd.Follower|nil  nil: too many do
 ---@field log? fun(level: string, event: string, message: string, fields: table[])
 
@@ -345,6 +349,22 @@ function Admin:get_metrics()
   }) }
 end
 
+local NO_PAGE = "this host has no page; GET /breakers has the numbers"
+
+function Admin:get_live(request, policy, key)
+  if not self.live then return problem(501, "Not here", NO_PAGE) end
+  if not policy then
+    local query = request.target:match("%?(.*)$") or ""
+    return { status = 200, type = "application/json", body = self.live:parts(query) }
+  end
+  local guard, found = self:find(policy, key or "")
+  if not guard then return found end
+  return answer_json(200, {
+    breaker = self:breaker_row(guard, found), moves = list(self.live:moves(guard, found)),
+    policy = self:policy_row(self:row_of(policy), guard), params = self:params_row(guard),
+  })
+end
+
 local NO_EVENTS = "this host keeps no events: its log has them, a policy's on_transition is told"
 local MANY_FOLLOW = "as many clients follow as may"
 
@@ -372,14 +392,15 @@ local PAGES = {
   events = { GET = Admin.get_events },
   metrics = { GET = Admin.get_metrics },
   breakers = { GET = Admin.get_breakers },
+  live = { GET = Admin.get_live },
   policies = { GET = Admin.get_policies },
   reload = { POST = Admin.post_reload },
 }
 
-local DEEPEST = { breakers = 4, policies = 3 } -- parts of a path; of the others: 1
+local DEEPEST = { breakers = 4, policies = 3, live = 3 } -- parts of a path; of the others: 1
 
 local INDEX = [=[
-neap admin
+neap admin: in a browser this is a page of all breakers
   GET  /healthz
   GET  /metrics
   GET  /events[?last=N]
@@ -392,6 +413,7 @@ neap admin
   GET  /policies/POLICY/params
   POST /policies/POLICY/params      NAME=VALUE ... by=NAME [unset=NAME,NAME] [reason=TEXT]
   POST /reload
+  GET  /live[/POLICY/KEY]           what the page shows
 ]=]
 
 local function no_page(name)
@@ -409,6 +431,7 @@ function Admin:route(request)
   for part in path:gmatch("/([^/]*)") do parts[#parts + 1] = arguments.decode(part) end
   if parts[#parts] == "" then parts[#parts] = nil end -- but within the path it is a key
   local method = request.method == "HEAD" and "GET" or request.method
+  if #parts == 0 and self.live and the_page.is_wanted(request) then return the_page.answer() end
   if #parts == 0 and method == "GET" then return { status = 200, type = "text/plain; charset=utf-8",
     body = INDEX } end
   local page = PAGES[parts[1]]
@@ -435,8 +458,10 @@ end
 function Admin:handle(request)
   local is_health = request.target:match("^/healthz%??[^/]*$")
     and (request.method == "GET" or request.method == "HEAD")
-  local refusal = not is_health and access.refusal(request, self.token and self.token(),
-    self.token ~= nil)
+  local token = self.token and self.token()
+  -- A browser sends no token for the page, which tells nothing without.
+  local is_open = is_health or token and self.live and the_page.is_wanted(request)
+  local refusal = not is_open and access.refusal(request, token, self.token ~= nil)
   local answer = refusal or self:route(request)
   answer.headers = answer.headers or {}
   answer.headers["Cache-Control"] = "no-store"

@@ -5,6 +5,8 @@ local admin = require "neap.admin"
 local core = require "neap.core"
 local engine = require "neap.engine"
 local events = require "neap.cmd.events"
+local live = require "neap.page.live"
+local recent = require "neap.page.recent"
 local uv = require "luv"
 
 local function family(name, kind, help) return { name = name, type = kind, help = help } end
@@ -89,12 +91,15 @@ local function more_metrics(host)
   return all
 end
 
---- An instant of the engine's clock as people read it.
-local function since(at_ms)
+--- An instant of the engine's clock, since 1970.
+local function wall_ms(at_ms)
   local seconds, microseconds = uv.gettimeofday()
   local age_ms = math.max(0, core.clock_precise() - at_ms)
-  return os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(seconds + microseconds / 1e6 - age_ms / 1000))
+  return math.floor(seconds * 1000 + microseconds / 1000 - age_ms)
 end
+
+--- The same as people read it.
+local function since(at_ms) return os.date("!%Y-%m-%dT%H:%M:%SZ", wall_ms(at_ms) // 1000) end
 
 --- Every breaker that a route will use is there before its first request, and so are its series.
 local function make_breakers(routes)
@@ -105,9 +110,13 @@ end
 ---@return fun(request: neap.admin.request): neap.admin.answer
 return function(host)
   make_breakers(host.routes)
+  local function guards() return engine.guards end
+  local function rows() return engine.reloader:rows() end
+  local shown = live.new { guards = guards, rows = rows, now_ms = core.clock_precise,
+    wall_ms = wall_ms }
+  recent.run(shown.recent, uv)
   local pages = admin.open {
-    guards = function() return engine.guards end,
-    policies = function() return engine.reloader:rows() end,
+    guards = guards, policies = rows, live = shown,
     params = function(name) return (engine.reloader:params(name)) end,
     set_params = function(name, change) return engine.reloader:set_params(name, change) end,
     follow = events.follow,

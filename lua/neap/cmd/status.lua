@@ -81,15 +81,16 @@ local function notes_of(row)
   return notes
 end
 
---- One that nobody has ever used: the one for keys without room, mostly.
-local function is_unused(row)
+--- One that nobody has ever used.
+---@return boolean
+function status.is_unused(row)
   if row.state ~= "closed" or row.mode ~= "auto" or is_there(row.last_transition) then
     return false
   end
   for _, count in pairs(row.totals) do
     if count ~= 0 then return false end
   end
-  return row.key == "*"
+  return true
 end
 
 -- ---- The page ---------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ local function padded(cell, width) return cell .. (" "):rep(width - characters.c
 local function breakers_text(rows, paint, out)
   local lines, shown = {}, {}
   for _, row in ipairs(rows) do
-    if not is_unused(row) then
+    if row.key ~= "*" or not status.is_unused(row) then
       shown[#shown + 1] = row
       lines[#lines + 1] = {
         printable(row.policy .. "/" .. row.key), row.state, window_text(row), why_text(row),

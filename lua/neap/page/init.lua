@@ -1,0 +1,84 @@
+--- The page: one document with everything in it.  It asks for nothing but what is below its own
+--- address, and nothing in it is anybody's secret: what it shows it has to ask for, with the token.
+
+local core = require "neap.core"
+
+local page = {}
+
+local STYLES = { "style", "tiles", "dialogs" }
+local SCRIPTS = { "live", "draw", "tiles", "detail", "act", "main" }
+
+--- The text of a file of this directory: inside the program, or beside this one.
+local function text_of(name)
+  local ok, text = pcall(require, "neap.page." .. name)
+  if ok then return text end
+  for template in package.path:gmatch "[^;]+" do
+    local path = template:gsub("%.lua$", ""):gsub("%?", "neap/page/" .. name)
+    local file = io.open(path, "rb")
+    if file then
+      text = file:read("*a")
+      file:close()
+      return text
+    end
+  end
+  error(("the page is not whole: there is no neap/page/%s beside its Lua"):format(name))
+end
+
+local function together(names, ending)
+  local texts = {}
+  for i, name in ipairs(names) do texts[i] = text_of(name .. ending) end
+  return table.concat(texts)
+end
+
+local LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+--- A digest as a browser takes it: hexadecimal digits in base64.
+local function base64(hex)
+  local letters = {}
+  for i = 1, #hex, 6 do
+    local part = hex:sub(i, i + 5)
+    local bits = tonumber(part .. ("0"):rep(6 - #part), 16)
+    for j = 1, 4 do
+      local at = math.floor(bits / 64 ^ (4 - j)) % 64 + 1
+      letters[#letters + 1] = j <= #part / 2 + 1 and LETTERS:sub(at, at) or "="
+    end
+  end
+  return table.concat(letters)
+end
+
+local function source(text) return ("'sha256-%s'"):format(base64(core.library().digest(text))) end
+
+local POLICY = "default-src 'none'; script-src %s; style-src %s; img-src data:; "
+  .. "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+  .. "require-trusted-types-for 'script'"
+
+local made
+
+local function make()
+  local script = ('"use strict";\n(() => {\n%s})();\n'):format(together(SCRIPTS, ".js"))
+  local parts = { style = together(STYLES, ".css"), script = script }
+  return {
+    body = text_of("index.html"):gsub("{{(%l+)}}", parts),
+    policy = POLICY:format(source(parts.script), source(parts.style)),
+  }
+end
+
+--- Whether a browser asks for it: others are answered with a list of what there is.
+---@param request neap.admin.request
+---@return boolean
+function page.is_wanted(request)
+  return (request.method == "GET" or request.method == "HEAD")
+    and request.target:match "^([^?#]*)" == "/"
+    and (request.headers.accept or ""):find("text/html", 1, true) ~= nil
+end
+
+---@return neap.admin.answer
+function page.answer()
+  made = made or make()
+  return {
+    status = 200, type = "text/html; charset=utf-8", body = made.body,
+    headers = { ["Content-Security-Policy"] = made.policy, ["Referrer-Policy"] = "no-referrer" },
+  }
+end
+
+return page
