@@ -270,7 +270,8 @@ local function take(self, entry, names, by_env)
     local known = entry.env and env_names(names) or names
     local hint = suggest.hint(entry.env or name, known)
     if hint == "" and names[1] then hint = ": there are " .. table.concat(known, ", ") end
-    return complain(self, entry, name, "the policy declares no such parameter" .. hint)
+    local message = ("the %s declares no such parameter%s"):format(self.what, hint)
+    return complain(self, entry, name, message)
   end
   local value, fault = entry.value, nil
   if entry.text then value, fault = read_text(spec, entry.text) end
@@ -325,8 +326,8 @@ function Declared:close(has_run)
   if self.specs or self.takes_what_fits or not has_run then return self.values end
   for _, entry in ipairs(self.given) do
     if entry.text then
-      complain(self, entry, entry.name or entry.env, "the policy declares no parameters, so nobody "
-        .. "knows what that text stands for: it needs params.declare { … }")
+      complain(self, entry, entry.name or entry.env, ("the %s declares no parameters, so nobody "
+        .. "knows what that text stands for: it needs params.declare { … }"):format(self.what))
     end
   end
   return self.values
@@ -365,8 +366,8 @@ end
 
 --- Params of one policy generation.  Or nil and what is wrong with what a program gave.
 ---@param given neap.Setting[]
----@param options { path: string, policy: string, takes_what_fits: boolean|nil } the last: entries
----  for others are none of its business
+---@param options { path: string, policy: string, takes_what_fits: boolean|nil, what: string|nil }
+---  takes_what_fits: entries for others are none of its business; what: "policy", if not given
 ---@return neap.Declared|nil, { key: string, message: string }|nil fault
 function declared.new(given, options)
   local values, from, plain = {}, {}, {}
@@ -379,6 +380,7 @@ function declared.new(given, options)
   local self = setmetatable({
     given = plain, values = copy, from = from, problems = {}, path = options.path,
     policy = options.policy, takes_what_fits = options.takes_what_fits,
+    what = options.what or "policy",
   }, Declared)
   self.params = parameters.copy(values) -- which the policy may change
   hide_texts(self)
