@@ -1,5 +1,6 @@
 #!/bin/sh
-# Everything that can be checked: all tests on gcc, what matters again under the sanitizers and clang, a release build.
+# Everything that can be checked: all tests on gcc, what matters again under the sanitizers and clang,
+# a release build of what is shipped.
 # Goes on after a failure, so that one run shows all of them; the last lines say how each part went.
 set -u
 cd "$(dirname "$0")/.." || exit
@@ -28,15 +29,18 @@ part() {
   [ "$result" = ok ]
 }
 
+# build PRESET [TARGETS]: all, or those
 build() {
-  cmake --preset "$1" && cmake --build --preset "$1" --parallel "$jobs"
+  preset=$1
+  shift
+  cmake --preset "$preset" && cmake --build --preset "$preset" --parallel "$jobs" ${1:+--target "$@"}
 }
 
 part dev-build build dev && part dev ctest --preset dev -j "$at_once"
 part asan-build build asan && part asan ctest --preset asan -j "$at_once" -LE "gc|repo|model|fuzz"
 part tsan-build build tsan && part tsan ctest --preset tsan -j "$jobs" -R "thread"
 part clang-build build clang && part clang ctest --preset clang -j "$at_once" -LE "gc|repo|model|fuzz|versions|scripts"
-part release-build build release
+part release-build build release neap_shared neap_lua neap_lua5.1 neap_lua5.3 neap_program
 
 echo
 echo "== summary (logs: $logs/)"
