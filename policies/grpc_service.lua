@@ -6,6 +6,10 @@
 ---
 --- Where NOT_FOUND means that the service lost its data, say so before `return`:
 ---   classify.grpc.code.NOT_FOUND = "failure"
+params.declare {
+  timeout_ms = { type = "ms", min = 1, max = 600000, default = 1000, doc = "of one call" },
+}
+
 return {
   name = "grpc_service",
 
@@ -13,7 +17,7 @@ return {
   trip      = { failure_rate = 0.4, minimum_calls = 10 },
   open      = { cooldown_ms = 3000, backoff = 2, max_cooldown_ms = 30000, jitter = 0.2 },
   half_open = { probes = 5, successes = 4, concurrent = 2 },
-  timeout_ms = params.timeout_ms or 1000,
+  timeout_ms = params.timeout_ms,
 
   classify = classify.grpc,
 

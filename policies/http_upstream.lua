@@ -6,6 +6,12 @@
 ---   neutral    other 4xx: the caller's mistake, not the service's
 ---
 --- 429 and 503 may say Retry-After: it is then left alone for at least that long.
+params.declare {
+  timeout_ms   = { type = "ms", min = 1, max = 600000, default = 3000, doc = "of one call" },
+  slow_call_ms = { type = "ms", min = 1, max = 600000, default = 1000, doc = "longer is slow" },
+  cooldown_ms  = { type = "ms", min = 1, max = 60000, default = 5000, doc = "open at first" },
+}
+
 return {
   name = "http_upstream",
 
@@ -13,13 +19,15 @@ return {
   trip = {
     failure_rate  = 0.5,
     slow_rate     = 0.5,
-    slow_call_ms  = params.slow_call_ms or 1000,
+    slow_call_ms  = params.slow_call_ms,
     minimum_calls = 20,
     consecutive_failures = 10,
   },
-  open      = { cooldown_ms = 5000, backoff = 2, max_cooldown_ms = 60000, jitter = 0.2 },
+  open = {
+    cooldown_ms = params.cooldown_ms, backoff = 2, max_cooldown_ms = 60000, jitter = 0.2,
+  },
   half_open = { probes = 5, successes = 4, concurrent = 2 },
-  timeout_ms = params.timeout_ms or 3000,
+  timeout_ms = params.timeout_ms,
 
   classify = classify.http,
 

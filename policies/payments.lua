@@ -7,14 +7,21 @@
 ---
 --- A card that is declined is an answer.  So is 409, a payment that was made before: retrying with
 --- the same idempotency key is how a caller finds out about a timeout.
+params.declare {
+  timeout_ms  = { type = "ms", min = 1, max = 25000, default = 10000, doc = "of one payment" },
+  cooldown_ms = { type = "ms", min = 1, max = 120000, default = 10000, doc = "open at first" },
+}
+
 return {
   name = "payments",
 
   window    = { kind = "count", calls = 50 },
   trip      = { consecutive_failures = 3, failure_rate = 0.2, minimum_calls = 20 },
-  open      = { cooldown_ms = 10000, backoff = 2, max_cooldown_ms = 120000, jitter = 0.2 },
+  open = {
+    cooldown_ms = params.cooldown_ms, backoff = 2, max_cooldown_ms = 120000, jitter = 0.2,
+  },
   half_open = { probes = 3, successes = 3, concurrent = 1, lease_ms = 30000 },
-  timeout_ms = 10000,
+  timeout_ms = params.timeout_ms,
 
   classify = function(call)
     if call.ended_by ~= "answer" then return classify.transport(call) end

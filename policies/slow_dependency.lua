@@ -10,22 +10,31 @@
 ---
 --- One caller who waits for each timeout makes but six calls in half a minute: six failures in a
 --- row open it, too.
+params.declare {
+  timeout_ms   = { type = "ms", min = 1, max = 600000, default = 5000, doc = "of one call" },
+  slow_call_ms = { type = "ms", min = 1, max = 600000, default = 800, doc = "longer is slow" },
+  cooldown_ms  = { type = "ms", min = 1, max = 60000, default = 10000, doc = "open at first" },
+  max_age_ms   = { type = "ms", min = 1, max = 86400000, default = 300000, doc = "of old answers" },
+}
+
 return {
   name = "slow_dependency",
 
   window = { kind = "time", length_ms = 30000 },
   trip = {
     slow_rate     = 0.6,
-    slow_call_ms  = params.slow_call_ms or 800,
+    slow_call_ms  = params.slow_call_ms,
     failure_rate  = 0.5,
     minimum_calls = 10,
     consecutive_failures = 6,
   },
-  open      = { cooldown_ms = 10000, backoff = 1.5, max_cooldown_ms = 60000, jitter = 0.3 },
+  open = {
+    cooldown_ms = params.cooldown_ms, backoff = 1.5, max_cooldown_ms = 60000, jitter = 0.3,
+  },
   half_open = { probes = 4, successes = 3, concurrent = 1 },
-  timeout_ms = params.timeout_ms or 5000,
+  timeout_ms = params.timeout_ms,
 
   fallback = {
-    fallback.last_good { max_age_ms = 5 * 60 * 1000 },
+    fallback.last_good { max_age_ms = params.max_age_ms },
   },
 }

@@ -8,6 +8,12 @@
 ---      +<-- error --------+
 ---
 --- The receiver must know an event by its Idempotency-Key: one may come twice.
+params.declare {
+  max_entries = { type = "whole", min = 1, max = 100000, default = 10000, doc = "that wait" },
+  max_age_ms  = { type = "ms", min = 1000, max = 2678400000, default = 24 * 3600 * 1000,
+                  doc = "older ones are dead letters" },
+}
+
 return {
   name = "webhooks",
 
@@ -26,8 +32,8 @@ return {
   -- Only what was never sent.  An event that failed may have arrived: its sender hears of that.
   fallback = {
     fallback.queue("webhooks", {
-      max_entries = params.max_entries or 10000,
-      max_age_ms  = params.max_age_ms or 24 * 3600 * 1000,
+      max_entries = params.max_entries,
+      max_age_ms  = params.max_age_ms,
       concurrent = 500, timeout_ms = 2000,
     }),
   },

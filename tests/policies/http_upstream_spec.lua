@@ -46,6 +46,14 @@ t.describe("policies/http_upstream.lua", function()
     service:is("open", "slow_rate")
   end)
 
+  t.it("takes what a deployment sets, within its range", function()
+    service = t.policy(PATH, { params = { timeout_ms = 700, cooldown_ms = 1000 } })
+    service:call("timeout"):takes(700)
+    service:calls_until("open", 503):stays_open_for(1000, 1200)
+    local ok, err = pcall(t.policy, PATH, { params = { slow_call_ms = 0 } })
+    assert(not ok and tostring(err):find("params.slow_call_ms: 0 is out of range", 1, true), err)
+  end)
+
   t.it("does not count the caller's mistakes, nor callers who left", function()
     for _, status in ipairs { 400, 401, 403, 404, 409, 422, 499 } do
       service:calls(30, status):counts_as "neutral"

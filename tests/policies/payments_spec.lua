@@ -1,8 +1,10 @@
 local t = require "neap.testing"
 
-t.describe("policies/payments.lua", function()
+local PATH = "policies/payments.lua"
+
+t.describe(PATH, function()
   local payments
-  t.before_each(function() payments = t.policy "policies/payments.lua" end)
+  t.before_each(function() payments = t.policy(PATH) end)
 
   t.it("opens after three failures in a row", function()
     payments:calls(2, 500)
@@ -97,6 +99,14 @@ t.describe("policies/payments.lua", function()
 
   t.it("gives up a call after 10000 ms", function()
     payments:call("timeout"):counts_as("timeout"):takes(10000)
+  end)
+
+  t.it("takes what a deployment sets, within its range", function()
+    payments = t.policy(PATH, { params = { timeout_ms = 4000, cooldown_ms = 2000 } })
+    payments:call("timeout"):counts_as("timeout"):takes(4000)
+    payments:calls_until("open", 503):stays_open_for(2000, 2400)
+    local ok, err = pcall(t.policy, PATH, { params = { timeout_ms = 60000 } })
+    assert(not ok and tostring(err):find("params.timeout_ms: 60000 is out of range", 1, true), err)
   end)
 
   t.it("is not opened by fewer than one in five of many, nor by a bad start", function()

@@ -75,6 +75,16 @@ t.describe("policies/slow_dependency.lua", function()
     search:is("open", "slow_rate")
   end)
 
+  t.it("takes what a deployment sets, within its range", function()
+    search = t.policy(PATH, { params = { cooldown_ms = 1000, max_age_ms = 1000 } })
+    search:call(works, { args = { "red shoes" } })
+    search:advance(1001)
+    search:call(fails, { args = { "red shoes" } }):is_answered_by "primary"
+    search:calls_until("open", fails):stays_open_for(1000, 1300)
+    local ok, err = pcall(t.policy, PATH, { params = { slow_call_ms = -1 } })
+    assert(not ok and tostring(err):find("params.slow_call_ms: -1 is out of range", 1, true), err)
+  end)
+
   t.it("stays open longer each time, up to a limit, and never by the clock", function()
     for _, ms in ipairs { 10000, 15000, 22500, 33750, 50625, 60000, 60000 } do
       search:calls_until("open", fails):stays_open_for(ms, 1.3 * ms):cool_down()
