@@ -98,7 +98,7 @@ describe("neap", function()
         count = count + 1
       end
     end
-    assert.equal(20, count)
+    assert.equal(22, count)
   end)
 
   for word, near in pairs { serv = "neap serve", chekc = "neap check",
@@ -138,6 +138,12 @@ describe("neap serve, told wrong,", function()
     { { "--drain-ms", "1e99" },             "must be a whole number of ms" },
     { { "--max-breakers", "0" },
       "--max-breakers 0: must be a whole number, 1 to 4194304" },
+    { { "--webhook", "ftp://x/" },          "ftp://x/: must begin with http:// or https://" },
+    { { "--webhook", "hooks" },             "--webhook hooks: must be a URL" },
+    { { "--webhook", "http://a:b@x/" },     "must not carry a user name or password" },
+    { { "--webhook", "http://x/a b" },      "must have no blank and no # in it" },
+    { { "--webhook", "http://x/#a" },       "must have no blank and no # in it" },
+    { { "--webhook", "http://x:0/" },       "the port must be 1 to 65535" },
     { { "edge.lua" },                       "give either a configuration file or --upstream" },
     { { "--policy", "policies" },           "--policy policies: must be a policy file, *.lua" },
   } do
@@ -307,6 +313,15 @@ return {
     assert.equal("flags", plan.routes[3].policy)
     assert.equal("json", plan.log_format)
     assert.equal(5, plan.drain_ms)
+  end)
+
+  it("has a webhook", function()
+    local text = GOOD:gsub("  log_format", '  webhook = "HTTPS://hooks.example.com:8443?team=a",\n'
+      .. '  webhook_token_file = "/run/secrets/webhook",\n%0')
+    local plan = run { "serve", write("hook.lua", text) }
+    assert.same({ "https://hooks.example.com:8443", "hooks.example.com:8443", "/?team=a" },
+      { plan.webhook.origin, plan.webhook.host, plan.webhook.target })
+    assert.equal("/run/secrets/webhook", plan.webhook_token_file)
   end)
 
   it("has routes that only other policies' fallbacks use", function()

@@ -73,12 +73,25 @@ static plan_route route_of(lua_State *L) {
   };
 }
 
+static plan_webhook webhook_of(lua_State *L) {
+  plan_webhook webhook = {.token_file = text_of(L, "webhook_token_file")};
+  lua_getfield(L, -1, "webhook");
+  if (lua_istable(L, -1)) {
+    webhook.origin = text_of(L, "origin");
+    webhook.host = text_of(L, "host");
+    webhook.target = text_of(L, "target");
+  }
+  lua_pop(L, 1);
+  return webhook;
+}
+
 void plan_read(lua_State *L, int index, plan *out) {
   lua_pushvalue(L, index);
   out->listen = address_of(L, "listen");
   out->admin = address_of(L, "admin");
   out->token_file = text_of(L, "token_file");
   out->state_dir = text_of(L, "state_dir");
+  out->webhook = webhook_of(L);
   out->drain_ms = (uint64_t)number_of(L, "drain_ms");
   out->max_breakers = (uint32_t)number_of(L, "max_breakers");
 

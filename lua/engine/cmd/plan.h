@@ -26,10 +26,18 @@ typedef struct plan_route {
   bool http2, serves; /* serves: the fallbacks of other policies */
 } plan_route;
 
+typedef struct plan_webhook {
+  const char *origin; /* NULL: none */
+  const char *host;   /* with the port, as for the field Host */
+  const char *target; /* path and query */
+  const char *token_file;
+} plan_webhook;
+
 typedef struct plan {
   plan_address listen, admin;
   const char *token_file, *state_dir; /* NULL: none */
-  const char **policies, **params;    /* files */
+  plan_webhook webhook;
+  const char **policies, **params; /* files */
   size_t policy_count, param_count;
   plan_route *routes; /* the one to try first, first */
   size_t route_count;

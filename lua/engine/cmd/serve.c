@@ -69,6 +69,7 @@ static void on_engine_closed(void *data) {
 static void stop_engine(serve *s) {
   admin_close(s->admin);
   s->admin = NULL;
+  if (s->engine) events_close(s);
   if (s->engine)
     neap_engine_close(s->engine, on_engine_closed, s);
   else
@@ -125,7 +126,7 @@ static void serve_stop(serve *s, uint64_t limit_ms) {
 size_t serve_reload(serve *s, size_t *failed, char *error, size_t size) {
   size_t reloaded = neap_engine_reload(s->engine, failed);
   error[0] = '\0';
-  if (s->admin && !admin_reload(s->admin, error, size)) {
+  if ((s->admin && !admin_reload(s->admin, error, size)) || !events_reload(s, error, size)) {
     serve_log(s, LOG_ERROR, "reload_failed", "%s; the old token stays", error);
     (*failed)++;
   }

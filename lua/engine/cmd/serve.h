@@ -25,6 +25,7 @@ typedef struct serve {
   size_t routes_open;
   http_server *server, *admin_server;
   admin *admin;
+  struct webhook *webhook; /* NULL: none */
   uv_signal_t signals[3];
   trial *trials;        /* upstreams that were not reached yet */
   uint32_t clients;     /* that may be connected at once */

@@ -56,6 +56,17 @@ function address.clash(a, b)
   return covers(a, b) or covers(b, a)
 end
 
+--- The parts of a URL: "http", "host:port", "/path?query".
+local function url_parts(text)
+  local scheme, rest = text:match("^(%a[%w+.-]*)://(.*)$")
+  if not scheme then return nil, "must be a URL, e.g. http://127.0.0.1:8016" end
+  scheme = scheme:lower()
+  if scheme ~= "http" and scheme ~= "https" then
+    return nil, "must begin with http:// or https://"
+  end
+  return scheme, rest:match("^([^/?#]*)(.*)$")
+end
+
 local function authority(text)
   if text:find("@", 1, true) then return nil, "must not carry a user name or password" end
   local host, port = text:match("^%[([%x:%.]+)%]:?(%d*)$")
@@ -71,13 +82,8 @@ end
 ---@return { scheme: string, host: string, port: integer, text: string }?
 ---@return string? expected
 function address.upstream(text)
-  local scheme, rest = text:match("^(%a[%w+.-]*)://(.*)$")
-  if not scheme then return nil, "must be a URL, e.g. http://127.0.0.1:8016" end
-  scheme = scheme:lower()
-  if scheme ~= "http" and scheme ~= "https" then
-    return nil, "must begin with http:// or https://"
-  end
-  local where, path = rest:match("^([^/?#]*)(.*)$")
+  local scheme, where, path = url_parts(text)
+  if not scheme then return nil, where end
   if path ~= "" and path ~= "/" then
     return nil, "must end after the host and port: a request keeps its own path"
   end
@@ -85,6 +91,19 @@ function address.upstream(text)
   if not host then return nil, port end
   port = port or (scheme == "https" and 443 or 80)
   return { scheme = scheme, host = host, port = port, text = scheme .. "://" .. where }
+end
+
+--- "https://host[:port][/path][?query]": where something is posted to.
+---@return { origin: string, host: string, target: string, text: string }?
+---@return string? expected
+function address.webhook(text)
+  local scheme, where, target = url_parts(text)
+  if not scheme then return nil, where end
+  if target:find("[%c \127#]") then return nil, "must have no blank and no # in it" end
+  local host, fault = authority(where)
+  if not host then return nil, fault end
+  if target:sub(1, 1) ~= "/" then target = "/" .. target end
+  return { origin = scheme .. "://" .. where, host = where, target = target, text = text }
 end
 
 return address

@@ -60,8 +60,8 @@ which within the route's: eu/KEY. With prefix = false it takes no requests: its 
 the fallback.guard stages of other policies that name its policy. Options on the command line go
 before the file's. All there is:
 
-  of the file   listen, admin, admin_token_file, params, policies, routes, state_dir, log_format,
-                drain_ms, max_breakers
+  of the file   listen, admin, admin_token_file, params, policies, routes, state_dir, webhook,
+                webhook_token_file, log_format, drain_ms, max_breakers
   of a route    name, upstream, policy; host, prefix, key
                 connect_ms  for a connection, 5000      answer_ms  without timeout_ms, 60000
                 http2       speak it without TLS        ca_file    in place of the system's

@@ -21,6 +21,8 @@ local DEFAULT_LISTEN, DEFAULT_ADMIN = "127.0.0.1:8080", "127.0.0.1:9464"
 ---@field policies string[]
 ---@field routes neap.cmd.route[]
 ---@field state_dir? string
+---@field webhook? { origin: string, host: string, target: string }
+---@field webhook_token_file? string
 ---@field drain_ms integer
 ---@field max_breakers integer
 ---@field log_format "text"|"json"
@@ -60,6 +62,11 @@ plans.options = {
   { name = "state-dir", value = "DIRECTORY", example = "/var/lib/neap",
     help = "where last good answers and queued calls are that outlive a\n"
       .. "restart; of this user, mode 0700" },
+  { name = "webhook", value = "URL", example = "https://hooks.example.com/neap",
+    read = readers.webhook,
+    help = "where each transition is posted to, as JSON" },
+  { name = "webhook-token-file", value = "FILE", example = "/run/secrets/webhook",
+    help = "what is in it is sent along: Authorization: Bearer ..." },
   { name = "log-format", value = "text|json", example = "json", read = readers.log_format,
     help = "text if not given" },
   { name = "drain-ms", value = "MS", example = "10000", read = readers.patience,
@@ -147,6 +154,12 @@ local function loop_fault(plan)
   end
 end
 
+local function webhook_fault(plan)
+  if not plan.webhook and plan.webhook_token_file then
+    return "webhook_token_file is given, but no webhook that it would be sent to"
+  end
+end
+
 --- A plan from options as neap.cmd.options read them; or nil, the errors, and whether the command
 --- line itself is wrong.
 ---@return neap.cmd.plan? plan
@@ -162,11 +175,13 @@ function plans.make(given)
     params = first(given.params, values.params, {}),
     policies = values.policies, routes = in_order(values.routes),
     state_dir = first(given["state-dir"], values.state_dir),
+    webhook = first(given.webhook, values.webhook),
+    webhook_token_file = first(given["webhook-token-file"], values.webhook_token_file),
     log_format = first(given["log-format"], values.log_format, "text"),
     drain_ms = first(given["drain-ms"], values.drain_ms, 10000),
     max_breakers = first(given["max-breakers"], values.max_breakers, 1024),
   }
-  local fault = listening_fault(plan) or loop_fault(plan)
+  local fault = listening_fault(plan) or loop_fault(plan) or webhook_fault(plan)
   if fault then return nil, { fault }, false end
   return plan
 end

@@ -51,6 +51,12 @@ function readers.upstream(value)
   return address.upstream(value)
 end
 
+function readers.webhook(value)
+  local expected = "must be a URL such as \"https://hooks.example.com/neap\""
+  if type(value) ~= "string" then return nil, expected end
+  return address.webhook(value)
+end
+
 function readers.host(value)
   local is_host = type(value) == "string" and value:match("^[%w.:%[%]_-]+$")
   if is_host and not value:match("%]?:%d+$") then return value:lower() end
