@@ -242,6 +242,7 @@ local function config_of(policy)
 end
 
 function Admin:policy_row(row, guard)
+  local stats = guard and guard:stats()
   return {
     name = row.name, path = row.path, hash = row.hash, last_error = row.error or json.null,
     loaded_at = row.loaded_at_ms and self.since and self.since(row.loaded_at_ms) or json.null,
@@ -250,6 +251,10 @@ function Admin:policy_row(row, guard)
     params_version = row.params_version,
     warnings = guard and list(guard.policy.warnings or {}),
     config = guard and config_of(guard.policy),
+    queues = stats and list(stats.queues), stores = stats and list(stats.stores),
+    keys = stats and {
+      used = stats.keys, max = stats.max_keys, overflow = stats.overflow, evicted = stats.evicted,
+    },
   }
 end
 

@@ -545,6 +545,19 @@ function Chain:rows()
   return rows
 end
 
+--- What the last_good stages keep, in their order.
+---@return { entries: integer, bytes: integer, max_entries?: integer, evicted: integer }[]
+function Chain:stored()
+  local rows = {}
+  for i, kept in ipairs(self.kept) do
+    rows[i] = {
+      entries = kept.count, bytes = kept.bytes, evicted = kept.evicted,
+      max_entries = kept.max_entries < UNBOUNDED and kept.max_entries or nil,
+    }
+  end
+  return rows
+end
+
 --- How long stages took that answered.
 ---@return { counts: integer[], bounds_ms: integer[], sum_ms: number }
 function Chain:took()

@@ -373,6 +373,7 @@ function Guard:snapshot(key)
   local ended = judged + totals.neutral
   snapshot.policy, snapshot.key, snapshot.hash = self.name, of_key.key, self.policy.hash
   snapshot.bulkhead_in_flight, snapshot.bulkhead_rejected = of_key.native:slots()
+  snapshot.in_flight, snapshot.overdue = of_key.native:flight()
   snapshot.neutral_share = ended > 0 and totals.neutral / ended or 0
   snapshot.shadow = shadow.snapshot(of_key, self.candidate)
   return snapshot
@@ -530,8 +531,9 @@ function Guard:stats()
   local stats = {
     fallbacks = self.chain:rows(), fallback_durations = self.chain:took(),
     retries = {}, retry_budget = self.retries:left(self.policy.retry, self.line.native:now()),
-    queues = self.chain.durables:rows(),
+    queues = self.chain.durables:rows(), stores = self.chain:stored(),
     policy_errors = self.policy_errors, overflow = self.overflow, breakers = breakers,
+    keys = self.count,
     evicted = self.rows and self.rows.evicted or 0, max_keys = self.max_keys,
     reloads = { ok = self.reloads, failed = self.failed_reloads },
     last_error = self.last_error, hash = self.policy.hash,

@@ -11,6 +11,7 @@ local store = {}
 ---@field private entries table<any, table>
 ---@field count integer
 ---@field bytes integer about what the values take
+---@field evicted integer that have made room for others
 local Store = {}
 Store.__index = Store
 
@@ -63,7 +64,10 @@ end
 
 local function shrink(self)
   local head = self.head
-  while self.count > self.max_entries or self.bytes > self.max_bytes do drop(self, head.newer) end
+  while self.count > self.max_entries or self.bytes > self.max_bytes do
+    drop(self, head.newer)
+    self.evicted = self.evicted + 1
+  end
 end
 
 --- Keeps a value, in the place of an older one of its key.
@@ -174,7 +178,8 @@ end
 function store.new(max_entries, max_bytes, max_entry_bytes)
   local head = {}
   head.newer, head.older = head, head
-  local self = setmetatable({ head = head, entries = {}, count = 0, bytes = 0 }, Store)
+  local self = setmetatable({ head = head, entries = {}, count = 0, bytes = 0, evicted = 0 },
+    Store)
   self:limit(max_entries, max_bytes, max_entry_bytes)
   return self
 end

@@ -38,9 +38,11 @@
 ---@field retries table<neap.RetryResult, integer> what became of each wish to try again
 ---@field retry_budget integer how many retries this process may make now
 ---@field queues table[] { name =, waiting =, bytes =, done =, dead = }: calls, of this process
+---@field stores table[] { entries =, bytes =, max_entries =, evicted = } of each last_good stage
 ---@field policy_errors integer
 ---@field overflow integer calls whose key had no room
 ---@field evicted integer keys that have made room for others
+---@field keys integer that have a breaker of their own
 ---@field max_keys integer how many may have a breaker of their own
 ---@field breakers integer
 ---@field reloads { ok: integer, failed: integer }

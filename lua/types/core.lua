@@ -134,6 +134,8 @@ local core = {}
 ---@field hash? string
 ---@field neutral_share? number of the calls that ended: near 1 the breaker sees little
 ---@field shadow? neap.Shadow what a shadow policy has come to
+---@field in_flight? integer calls of this process under way, as far as they are known
+---@field overdue? integer of them those that count as slow before they end
 ---@field bulkhead_in_flight? integer calls of this process with a slot of the policy's bulkhead
 ---@field bulkhead_rejected? integer those that got none
 ---@field state neap.State

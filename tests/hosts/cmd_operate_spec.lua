@@ -105,6 +105,46 @@ describe("neap status", function()
     assert.is_nil(out:find("ramp", 1, true))
   end)
 
+  it("says what is under way, and how much of it hangs", function()
+    shop = guards.new("shop", { clock = clock, rules = { consecutive_failures = 0, slow_rate = 0.5,
+      slow_call_ms = 1000, minimum_calls = 100, timeout_ms = 5000 } })
+    local held = {}
+    for i = 1, 3 do held[i] = shop:acquire() end
+    assert.equal(0, neap "status shop")
+    assert.is_nil(out:find("under way", 1, true))
+    clock:advance(1100)
+    shop:sweep()
+    held[4] = shop:acquire()
+    neap "status shop"
+    says "\n  4 calls under way, 3 of them for longer than slow_call_ms\n"
+    neap "status shop --json"
+    local row = json.decode(out).breakers[1]
+    assert.same({ "default", 4, 3 }, { row.key, row.in_flight, row.overdue })
+    for _, permit in ipairs(held) do shop:report(permit, "success") end
+    neap "status shop"
+    assert.is_nil(out:find("under way", 1, true))
+  end)
+
+  it("says what a policy keeps: queues, old answers, keys", function()
+    local stats = flags:stats()
+    stats.queues = { { name = "orders", waiting = 12, bytes = 34000, done = 7, dead = 2 } }
+    stats.stores = { { entries = 3, bytes = 2000, max_entries = 1000, evicted = 5 } }
+    stats.keys, stats.max_keys, stats.overflow, stats.evicted = 40, 50, 9, 1
+    flags.stats = function() return stats end
+    policies[2] = { name = "pay", path = "p/pay.lua", hash = "4567", is_gone = false,
+      is_orphaned = false, reloads = 0, failures = 0 }
+    assert.equal(0, neap "status")
+    says "\npolicy flags: queue orders: 12 calls wait (34 KB); dead letters since the start: 2\n"
+    says "\npolicy flags: last good answers: 3 of 1000, 2 KB; 5 made room for others\n"
+    says("\npolicy flags: keys: 40 of 50; 9 calls found no room and share *; 1 made room for "
+      .. "another\n")
+    assert.is_nil(out:find("policy pay", 1, true))
+    neap "status --json"
+    local row = json.decode(out).policies[1]
+    assert.same({ 12, 2, 3, 5, 40, 9 }, { row.queues[1].waiting, row.queues[1].dead,
+      row.stores[1].entries, row.stores[1].evicted, row.keys.used, row.keys.overflow })
+  end)
+
   it("says whose mode is in force, why and until when", function()
     flags:mode(nil, "forced_closed", { by = "bob", reason = "load test", for_ms = 600000 })
     assert.equal(0, neap "status flags")

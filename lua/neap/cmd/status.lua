@@ -60,6 +60,15 @@ local function operator_text(row)
   return text
 end
 
+--- Of calls under way only what hangs, or what an open breaker still waits for.
+local function under_way_text(row)
+  local out, overdue = row.in_flight or 0, row.overdue or 0
+  if overdue == 0 and (row.state ~= "open" or out == 0) then return nil end
+  local text = ("%.0f call%s under way"):format(out, out == 1 and "" or "s")
+  if overdue == 0 then return text end
+  return ("%s, %.0f of them for longer than slow_call_ms"):format(text, overdue)
+end
+
 --- What is to be said of it besides, a line each.
 local function notes_of(row)
   local notes = {}
@@ -73,6 +82,8 @@ local function notes_of(row)
     notes[#notes + 1] = ("ramp: lets %.0f %% of the calls in"):format(
       math.floor(row.admitted * 100))
   end
+  local under_way = under_way_text(row)
+  if under_way then notes[#notes + 1] = under_way end
   if row.neutral_share > 0.5 then
     notes[#notes + 1] = ("%.0f %% of its calls are neutral: it sees little"):format(
       row.neutral_share * 100)
@@ -128,6 +139,51 @@ local function breakers_text(rows, paint, out)
   end
 end
 
+local function size_text(bytes)
+  if bytes < 1000 then return ("%.0f bytes"):format(bytes) end
+  if bytes < 1e6 then return ("%.3g KB"):format(bytes / 1000) end
+  return ("%.3g MB"):format(bytes / 1e6)
+end
+
+local function queue_text(queue)
+  local text = ("queue %s: %.0f call%s (%s)"):format(queue.name, queue.waiting,
+    queue.waiting == 1 and " waits" or "s wait", size_text(queue.bytes))
+  if queue.dead == 0 then return text end
+  return ("%s; dead letters since the start: %.0f"):format(text, queue.dead)
+end
+
+local function store_text(store)
+  local text = ("last good answers: %.0f%s, %s"):format(store.entries,
+    store.max_entries and (" of %.0f"):format(store.max_entries) or "", size_text(store.bytes))
+  if store.evicted == 0 then return text end
+  return ("%s; %.0f made room for others"):format(text, store.evicted)
+end
+
+local function keys_text(keys)
+  local text = ("keys: %.0f of %.0f"):format(keys.used, keys.max)
+  if keys.overflow > 0 then
+    text = ("%s; %.0f call%s found no room and share *"):format(text, keys.overflow,
+      keys.overflow == 1 and "" or "s")
+  end
+  if keys.evicted == 0 then return text end
+  return ("%s; %.0f made room for %s"):format(text, keys.evicted,
+    keys.evicted == 1 and "another" or "others")
+end
+
+--- What a policy keeps, a line each, if there is anything.
+local function kept_texts(row)
+  local texts = {}
+  for _, queue in ipairs(row.queues or {}) do
+    if queue.waiting > 0 or queue.dead > 0 then texts[#texts + 1] = queue_text(queue) end
+  end
+  for _, store in ipairs(row.stores or {}) do
+    if store.entries > 0 then texts[#texts + 1] = store_text(store) end
+  end
+  local keys = row.keys
+  if keys and (keys.overflow > 0 or keys.evicted > 0) then texts[#texts + 1] = keys_text(keys) end
+  return texts
+end
+
 local function policies_text(policies, paint, out)
   for _, row in ipairs(policies) do
     local whose, what = ("%s %s: "):format(paint(YELLOW, "policy"), printable(row.name)), nil
@@ -140,6 +196,7 @@ local function policies_text(policies, paint, out)
       what = row.path .. " is gone, its policy serves"
     end
     if what then out[#out + 1] = whose .. printable(what) end
+    for _, text in ipairs(kept_texts(row)) do out[#out + 1] = whose .. printable(text) end
   end
 end
 
