@@ -58,7 +58,7 @@ local TRY = 3 -- as KIND_TRY in lua/src/nginx.c
 ---@field ask fun(self, key?: string): boolean|nil, neap.Refusal|nil for balancer_by_lua, or where
 ---  somebody else answers: true, or nil and why not
 ---@field keep fun(self, key?: string) for body_filter_by_lua: keeps a good answer
----@field answer fun(self) for the location that error_page names: the chain's answer
+---@field answer fun(self, key?: string) for the location that error_page names: the chain's answer
 
 local requests, take -- of lua/src/nginx.c
 local guards, reloader, options, panel
@@ -206,14 +206,15 @@ end
 
 --- The guard's method answer, for the location that error_page names: the policy's fallback chain
 --- for a call that has failed, or the status that nginx has for it.
-local function answer(of_guard)
+local function answer(of_guard, key)
+  check_key(key)
   local tries = upstream.tries()
   local status = ngx.status >= 400 and ngx.status or 502
   local call = tries and upstream.call(of_guard.policy, tries, 1, #tries) or unreached(status)
   if call then
     if not tries then ngx.ctx.neap_status = status end -- log has the chain's
     local cause = call.ended_by == "timeout" and "timeout" or "failure"
-    local of_line = gate_of(of_guard, own_key(of_guard)).line
+    local of_line = gate_of(of_guard, key or own_key(of_guard)).line
     local value, info, err = proxied.ask_chain(of_line, cause, call, answers.id())
     if value ~= nil then return ngx.exit(answers.send(of_guard, value, info) or status) end
     if err then return ngx.exit(answers.problem(err)) end

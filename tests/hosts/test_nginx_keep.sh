@@ -58,6 +58,14 @@ nginx_serve site "
       proxy_intercept_errors on;
       error_page 500 = @listed;
     }
+    location /of/eu/ {
+      access_by_lua_block { guards.kept:access('eu') }
+      body_filter_by_lua_block { guards.kept:keep('eu') }
+      proxy_pass http://127.0.0.1:$nobody_port;
+      proxy_intercept_errors on;
+      error_page 500 = @kept_of_eu;
+    }
+    location @kept_of_eu { content_by_lua_block { guards.kept:answer('eu') } }
     location @listed { content_by_lua_block { guards.listed:answer() } }
     location @kept { content_by_lua_block { guards.kept:answer() } }
   }
@@ -70,13 +78,14 @@ nginx_serve site "
   }"
 ones="/?how=cookie /?how=private /?how=lines /?how=varies /?how=many /hidden/?how=cookie /hidden/?how=private"
 named="-H Host:kept.example"
-for path in $ones / /hidden/ "/ $named"; do
+for path in $ones / /hidden/ /of/eu/ "/ $named"; do
   # shellcheck disable=SC2086  # a path and curl's options
   gets 200 $path
 done
 touch "$dir/down"
 chmod a+r "$dir/down"
 for path in / /hidden/; do gets 200 "$path"; done
+gets 200 /of/eu/ # the call has failed, and the answer of its key stands in
 for path in $ones; do gets 504 "$path"; done
 # shellcheck disable=SC2086  # curl's options
 for site in http://127.0.0.1:$port http://127.0.0.1:$second_port http://127.0.0.2:$port; do
