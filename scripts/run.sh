@@ -9,11 +9,13 @@ policy=${POLICY:-policies/flag_provider.lua}
 
 # NEAP_BIN: a neap that is built already.
 if [ -z "${NEAP_BIN:-}" ]; then
-  NEAP_BIN=build/run/bin/neap # a tree of its own: the program, no tests
+  tree=build/run # a tree of its own: the program, no tests
+  [ ! -w build/install/CMakeCache.txt ] || tree=build/install # as in the README: there already
+  NEAP_BIN=$tree/bin/neap
   echo "building $NEAP_BIN"
   log=$(mktemp)
-  if ! { cmake -S . -B build/run -DCMAKE_BUILD_TYPE=Release -DNEAP_TESTS=OFF &&
-    cmake --build build/run --target neap_program --parallel; } >"$log" 2>&1; then
+  if ! { cmake -S . -B "$tree" -DCMAKE_BUILD_TYPE=Release -DNEAP_TESTS=OFF &&
+    cmake --build "$tree" --target neap_program --parallel; } >"$log" 2>&1; then
     tail -40 "$log" >&2
     exit 1
   fi
