@@ -23,6 +23,7 @@ run      module:libuv             libuv1-dev            event loop
 run      module:lua5.4-luv,luv    lua-luv-dev           libuv in Lua, headers
 run      lua:luv                  lua-luv               libuv in Lua
 run      lua:cjson                lua-cjson             JSON
+run      module:zlib              zlib1g-dev            compressed logs
 run      module:libcurl           libcurl4-openssl-dev  HTTP client
 run      header:http_parser.h,llhttp.h libhttp-parser-dev    HTTP server
 run      command:curl             curl                  to try it

@@ -14,6 +14,7 @@
 
 #include "embedded.h"
 #include "fetch.h"
+#include "replay.h"
 #include "serve.h"
 
 int luaopen_neap_core(lua_State *L);
@@ -37,6 +38,8 @@ static void preload_modules(lua_State *L) {
   }
   lua_pushcfunction(L, luaopen_neap_core);
   lua_setfield(L, -2, "neap.core");
+  lua_pushcfunction(L, luaopen_neap_lab_native);
+  lua_setfield(L, -2, "neap.lab.native");
   lua_pop(L, 2);
 }
 
