@@ -6,6 +6,7 @@ exclude_files = { "build", "tmp" }
 local policy = { read_globals = { "classify", "digest", "fallback", "params", "warn" } }
 files["policies"] = policy
 files["examples/**/policies"] = policy
+files["lua/neap/lab/scenarios"] = { read_globals = { "params" } }
 files["lua/**/nginx*.lua"] = { std = "ngx_lua" }
 files["lua/**/haproxy*.lua"] = { read_globals = { "core", "act" } }
 files["tests"] = { std = "+busted" }

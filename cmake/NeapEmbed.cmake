@@ -4,7 +4,8 @@
 #
 # CMake does it, not Lua, so that a cross build needs no interpreter of its own.
 #
-# What is no Lua, the parts of the page, becomes a module that returns its text.
+# What is no Lua, the parts of the page, becomes a module that returns its text; so do the scenarios of the lab, which are
+# read as a user's are.
 file(GLOB_RECURSE files RELATIVE "${ROOT}" "${ROOT}/neap/*.lua" "${ROOT}/neap/*.html" "${ROOT}/neap/*.css" "${ROOT}/neap/*.js")
 list(SORT files)
 
@@ -14,7 +15,7 @@ set(i 0)
 foreach(file IN LISTS files)
   file(READ "${ROOT}/${file}" hex HEX)
   file(SIZE "${ROOT}/${file}" size)
-  if(NOT file MATCHES "\\.lua$")
+  if(NOT file MATCHES "\\.lua$" OR file MATCHES "/scenarios/")
     string(HEX "return [=[\n" before)
     string(HEX "]=]" after)
     string(CONCAT hex "${before}" "${hex}" "${after}")

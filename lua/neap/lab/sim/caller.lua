@@ -31,29 +31,35 @@ end
 
 local function no_log() end
 
+local function opened(self, n, event, now_ms)
+  if event.from == "closed" then self.opens = self.opens + 1 end
+  if event.flapping then self.flaps = self.flaps + 1 end
+  if not self.is_open[n] then
+    self.is_open[n] = true
+    self.open = self.open + 1
+  end
+  local is_quiet = self.faulty == 0
+    and (not self.last_fault_ms or now_ms - self.last_fault_ms > QUIET_MS)
+  if is_quiet and event.from == "closed" then self.opens_without = self.opens_without + 1 end
+  local fault = self.faults[#self.faults]
+  if fault and not fault.opened[n] then fault.opened[n] = now_ms - fault.from_ms end
+end
+
+local function closed(self, n, now_ms)
+  if self.is_open[n] then
+    self.is_open[n] = nil
+    self.open = self.open - 1
+  end
+  local fault = self.faults[#self.faults]
+  if fault and self.faulty == 0 then fault.closed[n] = now_ms - self.last_fault_ms end
+end
+
 local function moved(self, n, event)
-  local now_ms, target = self.agenda.now, self.to
-  local fault_n = target.fault_n
+  local now_ms = self.agenda.now
   if event.to == "open" then
-    if event.from == "closed" then self.opens = self.opens + 1 end
-    if event.flapping then self.flaps = self.flaps + 1 end
-    if not self.is_open[n] then
-      self.is_open[n] = true
-      self.open = self.open + 1
-    end
-    local is_quiet = target.faulty == 0
-      and (not target.last_fault_ms or now_ms - target.last_fault_ms > QUIET_MS)
-    if is_quiet and event.from == "closed" then self.opens_without = self.opens_without + 1 end
-    local opened = fault_n > 0 and self.opened[fault_n]
-    if opened and not opened[n] then opened[n] = now_ms - target.faults[fault_n].begins_ms end
+    opened(self, n, event, now_ms)
   elseif event.to == "closed" then
-    if self.is_open[n] then
-      self.is_open[n] = nil
-      self.open = self.open - 1
-    end
-    if fault_n > 0 and target.faulty == 0 then
-      self.closed[fault_n][n] = now_ms - target.last_fault_ms
-    end
+    closed(self, n, now_ms)
   end
   self.slices:see("open", now_ms, self.open)
   self.slices:see("closed", now_ms, -self.open)
@@ -211,9 +217,19 @@ function Call:begin(request)
   }
 end
 
---- As many lists as the target has faults: once those are planned.
-function Call:begin_faults()
-  for i = 1, #self.to.faults do self.opened[i], self.closed[i] = {}, {} end
+--- Something goes wrong with what it calls, or with what that needs.
+---@param fault table
+function Call:fault_began(fault)
+  self.faulty = self.faulty + 1
+  if not self.policy then return end
+  table.insert(self.faults, {
+    kind = fault.kind, of = fault.service.name, from_ms = fault.begins_ms, to_ms = fault.ends_ms,
+    opened = {}, closed = {},
+  })
+end
+
+function Call:fault_ended()
+  self.faulty, self.last_fault_ms = self.faulty - 1, self.agenda.now
 end
 
 ---@param world table
@@ -234,7 +250,7 @@ function caller.new(world, from, spec, to, n, ended)
     would = world:stream(name .. " would"), ended = ended, made = 0,
     calls = 0, sent = 0, ok = 0, failed = 0, timeouts = 0, refused = 0, retries = 0, probes = 0,
     good_lost = 0, opens = 0, opens_without = 0, flaps = 0, open = 0,
-    is_open = {}, opened = {}, closed = {}, times = meter.times(), probe_peak = meter.peak(),
+    is_open = {}, faults = {}, faulty = 0, times = meter.times(), probe_peak = meter.peak(),
     slices = meter.slices(world.slice_ms,
       { "calls", "sent", "failed", "refused", "probes", "open", "closed" }),
   }, Call)

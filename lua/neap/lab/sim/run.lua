@@ -66,6 +66,7 @@ local function service_result(one, made, from_outside)
     name = one.name, replicas = #one.replicas, received = one.received, ok = one.ok,
     failed = one.failed, turned_away = one.turned_away, for_nobody = one.for_nobody,
     peak_per_s = peak_per_s, amplification = rounded(share(one.received, from_outside)),
+    amplification_during = rounded(share(one.received_during, made.phases.during.count)),
     peak_amplification = rounded(share(peak_per_s, mean_per_s)),
     most_busy = busy, most_busy_share = workers and rounded(busy / workers) or nil,
   }
@@ -77,14 +78,14 @@ local function values(map)
   return list
 end
 
---- What the breakers did in each fault of their target.
+--- What the breakers did in each fault of their target, and of what that needs.
 local function faults_of(call)
   local list = {}
-  for i, fault in ipairs(call.to.faults) do
-    local opened, closed = values(call.opened[i]), values(call.closed[i])
+  for i, fault in ipairs(call.faults) do
+    local opened, closed = values(fault.opened), values(fault.closed)
     list[i] = {
-      kind = fault.kind, from_ms = fault.begins_ms, to_ms = fault.ends_ms, opened = #opened,
-      open_p50_ms = rounded(meter.quantile(opened, 0.5)),
+      kind = fault.kind, of = fault.of, from_ms = fault.from_ms, to_ms = fault.to_ms,
+      opened = #opened, open_p50_ms = rounded(meter.quantile(opened, 0.5)),
       open_p99_ms = rounded(meter.quantile(opened, 0.99)), closed = #closed,
       close_p50_ms = rounded(meter.quantile(closed, 0.5)),
       close_p99_ms = rounded(meter.quantile(closed, 0.99)),
@@ -152,8 +153,8 @@ end
 
 --- Simulates all runs of a scenario.
 ---@param loaded neap.lab.sim.Scenario[] as neap.lab.sim.scenario gave them
----@param options? { seed: integer|nil, progress: (fun(run: integer, share: number,
----  events: integer))|nil }
+---@param options? { seed: integer|nil, progress: (fun(done: number, all: number,
+---  events: integer))|nil } done: runs, and a share of the one that goes on
 ---@return neap.lab.sim.Result
 function run.all(loaded, options)
   options = options or {}
@@ -162,10 +163,13 @@ function run.all(loaded, options)
     name = first.name, title = first.title, lesson = first.lesson, seed = options.seed or 1,
     duration_ms = first.duration_ms, runs = {},
   }
+  local step, events_before = options.progress, 0
   for i, one in ipairs(loaded) do
     local made = world.new(one, result.seed)
-    made:run(options.progress and function(part, events) options.progress(i, part, events) end)
-    result.runs[i] = result_of(one, made)
+    made:run(step and function(part, events)
+      step(i - 1 + part, #loaded, events_before + events)
+    end)
+    result.runs[i], events_before = result_of(one, made), events_before + made.agenda.done
     collectgarbage() -- thousands of breakers go with it
   end
   return result

@@ -143,6 +143,7 @@ end
 function Service:take(replica, request)
   local now_ms = self.agenda.now
   self.received = self.received + 1
+  if self.world.faulty > 0 then self.received_during = self.received_during + 1 end
   self.slices:add("received", now_ms)
   self.peak:add(now_ms)
   local fault = replica.fault
@@ -173,11 +174,14 @@ function Service:any(uniform)
   return #replicas == 1 and replicas[1] or replicas[floor(uniform() * #replicas) + 1]
 end
 
---- Would a request have been served by that replica?
+--- Would a request have been served by that replica, as far as can be told?
 ---@param replica neap.lab.sim.Replica
 ---@return boolean
 function Service:has_room(replica)
   if replica.fault then return false end
+  for _, call in ipairs(self.calls) do
+    if call.faulty > 0 and not call.optional then return false end
+  end
   local workers = self.spec.workers
   return not workers or replica.busy < workers
     or replica.last - replica.first + 1 < self.spec.queue
@@ -203,7 +207,7 @@ end
 
 local function fault_ends(fault)
   local self = fault.service
-  self.faulty, self.last_fault_ms = self.faulty - 1, self.agenda.now
+  for _, call in ipairs(self.watchers) do call:fault_ended() end
   self.world:fault_ended()
   for i = 1, affected(self, fault) do
     local replica = self.replicas[i]
@@ -220,7 +224,7 @@ end
 
 local function fault_begins(fault)
   local self = fault.service
-  self.faulty, self.fault_n = self.faulty + 1, self.fault_n + 1
+  for _, call in ipairs(self.watchers) do call:fault_began(fault) end
   self.world:fault_began()
   self.agenda:at(fault.ends_ms, fault_ends, fault)
   for i = 1, affected(self, fault) do
@@ -324,7 +328,7 @@ function service.new(world, spec)
     world = world, agenda = world.agenda, name = spec.name, spec = spec, replicas = {},
     uniform = world:stream(spec.name .. " errors"), spread = world:stream(spec.name .. " spread"),
     received = 0, ok = 0, failed = 0, turned_away = 0, for_nobody = 0, busy = 0,
-    faulty = 0, fault_n = 0, peak = meter.peak(), calls = {},
+    received_during = 0, peak = meter.peak(), calls = {}, watchers = {},
     slices = meter.slices(world.slice_ms, { "received", "ok", "failed", "turned_away", "busy" }),
   }, Service)
   if spec.latency then
@@ -342,6 +346,14 @@ end
 function Service:connect(services)
   for i, spec in ipairs(self.spec.calls) do
     self.calls[i] = caller.new(self.world, self, spec, services[spec.to], i, call_ended)
+  end
+end
+
+--- A call is told of the faults of this service, and of all that this one can't do without.
+function Service:watch(call)
+  table.insert(self.watchers, call)
+  for _, own in ipairs(self.calls) do
+    if not own.optional then own.to:watch(call) end
   end
 end
 

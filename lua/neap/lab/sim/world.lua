@@ -89,10 +89,10 @@ function world.new(scenario, seed)
     by_name[spec.name] = self.services[i]
   end
   for _, one in ipairs(self.services) do one:connect(by_name) end
-  for _, one in ipairs(self.services) do one:begin(scenario.duration_ms) end
   for _, one in ipairs(self.services) do
-    for _, call in ipairs(one.calls) do call:begin_faults() end
+    for _, call in ipairs(one.calls) do call.to:watch(call) end
   end
+  for _, one in ipairs(self.services) do one:begin(scenario.duration_ms) end
   return self
 end
 
