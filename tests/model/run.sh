@@ -25,7 +25,9 @@ check() {
   cd "$work" || exit 1
   rm -f pan* ./*.trail
   start=$(date +%s)
-  if ! spin -a "$@" "$here/$model.pml" >spin.log 2>&1 || ! gcc -O1 -w -DSAFETY -DCOLLAPSE -DVECTORSZ=4096 -o pan pan.c 2>cc.log; then
+  optimize=-O1
+  [ "$expected" = ok ] || optimize=-O0 # a mutant is found sooner than a faster search compiles
+  if ! spin -a "$@" "$here/$model.pml" >spin.log 2>&1 || ! gcc $optimize -w -DSAFETY -DCOLLAPSE -DVECTORSZ=4096 -o pan pan.c 2>cc.log; then
     cat spin.log cc.log
     echo "broken   $title"
     failures=$((failures + 1))
