@@ -4,9 +4,10 @@
 --                                                                       --> renamed NAME.kept
 --   start           <--  NAME.kept, whole or not at all
 --
--- The file is never half written: who finds it finds all of one moment's answers.  One that is
--- damaged is worth a warning and no more.  Ages are true across a restart as far as the system's
--- clock is: an answer that seems to come from the future is not used.
+-- The file is never half written: who finds it finds all the answers of one moment, or what came in
+-- the place of one while they were written.  One that is damaged is worth a warning and no more.
+-- Ages are true across a restart as far as the system's clock is: an answer that seems to come from
+-- the future is not used.
 
 local core = require "neap.core"
 local data = require "neap.data"

@@ -133,15 +133,15 @@ function Store:has(key)
   return self.entries[key] ~= nil
 end
 
---- All there is, the one unused for longest first; later changes are not in it.
+--- All there is, the one unused for longest first.  Only which there are is so for good: what is
+--- put later in the place of one shows in it.  A copy of many would make everybody wait.
 ---@return { key: any, value: any, at_ms: integer, bytes: integer }[]
 function Store:list()
-  local list, head = {}, self.head
+  local list, n, head = {}, 0, self.head
   local entry = head.newer
   while entry ~= head do
-    list[#list + 1] = {
-      key = entry.key, value = entry.value, at_ms = entry.at_ms, bytes = entry.bytes,
-    }
+    n = n + 1
+    list[n] = entry
     entry = entry.newer
   end
   return list

@@ -108,6 +108,26 @@ describe("a file of last good answers", function()
     assert.is_true(#read() > 800000)
   end)
 
+  it("has what was put in the place of an answer, and what went, meanwhile", function()
+    local file, s = open(0)
+    s:limit(3, 1000000)
+    for i = 1, 3 do s:put("k" .. i, ("x"):rep(70000), 1) end
+    file:tend(10000)
+    s:put("k3", "new", 15000)
+    s:put("k4", "another", 15000) -- k1 goes
+    s:get("k2", 15000, 1e9)
+    file:tend(10005)
+    s:put("k5", "another", 15000) -- and k3
+    for _ = 1, 2 do file:tend(10010) end
+    file:close()
+    local _, other = open(0)
+    assert.equal("new", other:get("k3", 0, 100000))
+    assert.equal(70000, #other:get("k1", 0, 100000))
+    assert.equal(70000, #other:get("k2", 0, 100000))
+    assert.is_false(other:has "k4")
+    assert.same({}, warned)
+  end)
+
   it("can be written while the host syncs elsewhere", function()
     local synced
     host.sync = function(_, done) synced = done end
