@@ -8,10 +8,10 @@ local PARAMS = {
 }
 
 --- The evaluation of a flag for a user, or, without one, of all flags.
-local function asks(flag, user, token)
+local function asks(flag, user, token, path)
   return {
     request = {
-      method = "POST", target = flag and ALL .. "/" .. flag or ALL,
+      method = "POST", target = (path or "") .. (flag and ALL .. "/" .. flag or ALL),
       headers = { authorization = token },
       body = ('{"context":{"targetingKey":"%s"}}'):format(user or "ann"),
     },
@@ -63,11 +63,42 @@ t.describe("policies/ofrep.lua", function()
     assert(flags.guard.policy.config.open.jitter == 0.2)
   end)
 
-  t.it("gives an evaluation up after 40 ms, or what a deployment says", function()
-    flags:call("timeout"):counts_as("timeout"):takes(40)
+  t.it("gives an evaluation up after 25 ms, or what a deployment says", function()
+    flags:call("timeout"):counts_as("timeout"):takes(25)
     flags = t.policy(PATH, { params = { timeout_ms = 15 } })
     flags:call("timeout"):takes(15)
   end)
+
+  -- From the first failure to the probes after it; 20 ms of the 50 are left to the application.
+  for name, outage in pairs {
+    ["fails"] = 503, ["fails late"] = { status = 500, takes_ms = 24 },
+    ["asks for patience"] = { status = 429, headers = { ["Retry-After"] = "1" } },
+    ["refuses"] = "transport",
+    ["breaks off"] = { ended_by = "transport", phase = "sent", takes_ms = 24 },
+    ["hangs"] = "timeout", ["is slow"] = { status = 200, body = "{}", takes_ms = 200 },
+  } do
+    local function all_answer(user, stage)
+      local function ask(flag) return asks(flag, user) end
+      for _ = 1, 2 do
+        local at_once = {}
+        for i = 1, 6 do at_once[i] = flags:start(outage, ask "page-size") end
+        flags:advance(30)
+        for i = 1, 6 do at_once[i]:takes(0, 30):is_answered_by(stage) end
+        flags:calls(3, outage, ask "page-size"):takes(0, 30):is_answered_by(stage)
+        flags:calls(2, outage, ask "kill-payments"):takes(0, 30):is_answered_by "default"
+        flags:calls(2, outage, ask()):takes(0, 30):is_answered_by "function"
+        flags:is "open":cool_down()
+      end
+    end
+
+    t.it(("answers each evaluation within 30 ms when the provider %s"):format(name), function()
+      flags:call(value "5", asks "page-size")
+      all_answer("ann", "last_good")
+      flags:restart()
+      all_answer("ann", "last_good")
+      all_answer("bob", "default")
+    end)
+  end
 
   for status, code in pairs {
     [404] = "FLAG_NOT_FOUND", [400] = "PARSE_ERROR", [422] = "INVALID_CONTEXT",
@@ -112,7 +143,7 @@ t.describe("policies/ofrep.lua", function()
   end)
 
   t.it("answers with the flag's reviewed default, whose reason says so", function()
-    flags:call("timeout", asks "page-size"):takes(40):is_answered_by("default"):gives {
+    flags:call("timeout", asks "page-size"):takes(25):is_answered_by("default"):gives {
       status = 200, headers = { ["content-type"] = "application/json" },
       body = '{"key":"page-size","reason":"DEFAULT","value":10,"variant":"neap-default"}',
     }
@@ -131,6 +162,35 @@ t.describe("policies/ofrep.lua", function()
     flags:call(503, asks "kill-payments"):is_answered_by("default"):gives(function(answer)
       return answer.body:find('"value":false', 1, true)
     end)
+  end)
+
+  for written, flag in pairs {
+    ["team%3Apay"] = "team:pay", ["team/pay"] = "team/pay", ["caf%C3%A9%20pay"] = "caf\195\169 pay",
+  } do
+    t.it(("knows %q by its name, and a kill switch of that name"):format(written), function()
+      for _, is_kill_switch in ipairs { true, false } do
+        flags = t.policy(PATH, { params = {
+          defaults = { [flag] = 1 }, never_stale = { [flag] = is_kill_switch },
+        } })
+        flags:call(503, asks(written)):is_answered_by "default":gives(function(answer)
+          return answer.body:find('"value":1', 1, true)
+        end)
+        flags:call(value "2", asks(written))
+        flags:call(503, asks(written)):is_answered_by(is_kill_switch and "default" or "last_good")
+      end
+    end)
+  end
+
+  t.it("does the same below a path", function()
+    flags:call(503, asks("page-size", "ann", nil, "/eu")):is_answered_by "default"
+    flags:call(503, asks(nil, "ann", nil, "/eu")):is_answered_by "function"
+    flags:call(503, { request = { method = "GET", target = "/eu" } }):is_answered_by "primary"
+    flags:call(value "true", asks("kill-payments", "ann", nil, "/eu"))
+    flags:call(503, asks("kill-payments", "ann", nil, "/eu")):is_answered_by "default"
+  end)
+
+  t.it("keeps what 20 flags were for 500 users", function()
+    assert(flags.guard.policy.stages[1].max_entries == 20 * 500)
   end)
 
   t.it("has no answer for all flags where none was reviewed, one where one was", function()

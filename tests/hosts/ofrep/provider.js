@@ -5,6 +5,10 @@
 //   slow          answers after `delay` ms
 //   flap          every other request is a 500
 //   STATUS        answers so, e.g. "500", "401", "429" (with Retry-After)
+//
+// It can be a process of its own, which tells its port, and is told what to do by messages:
+//
+//   provider.js FLAGS    { mode, delay, … }, or { call: "stop" } and { call: "start" }
 "use strict";
 const crypto = require("node:crypto");
 const http = require("node:http");
@@ -115,3 +119,15 @@ class Provider {
 }
 
 module.exports = { Provider };
+
+if (require.main === module) {
+  const provider = new Provider(JSON.parse(process.argv[2]));
+  const answer = () => process.send({ port: provider.port });
+  process.on("message", async ({ call, ...told }) => {
+    Object.assign(provider, told);
+    if (call) await provider[call]();
+    answer();
+  });
+  process.on("disconnect", () => process.exit());
+  provider.start().then(answer);
+}
