@@ -38,7 +38,7 @@ local req = ngx.req
 local nginx = {}
 
 local DEFAULT = proxied.DEFAULT
-local TRY = 3 -- as KIND_TRY in lua/src/nginx.c
+local TRY = 3 -- as KIND_TRY in lua/src/nginx_slots.h
 
 ---@class (exact) neap.nginx.options
 ---@field policies string|string[] policy files, and directories of them

@@ -11,7 +11,7 @@
 typedef struct box_shared {
   box_panel box; /* first: to breakers it is a panel like any other */
   neap_shared shared;
-  bool is_lent; /* somebody else's to close: lua/src/nginx.c */
+  bool is_lent; /* somebody else's to close: lua/src/nginx_lend.c */
 } box_shared;
 
 /* The panel at `arg`, open or closed; *shared (unless NULL) is NULL if it is in no file. */
