@@ -59,6 +59,9 @@ test     command:pgrep            procps                processes that tests sta
 test     command:node             nodejs                an OpenFeature client and provider
 test     command:npm              npm                   the same
 test     npm:tests/hosts/ofrep    -                     the same, into build/npm
+test     command:chromium         chromium              the admin page in a browser
+test     npm:tests/hosts/page     -                     what tells it what to do, into build/npm
+test     command:tmux             tmux                  neap top in a terminal
 bench    command:valgrind         valgrind              instruction counts
 bench    command:wrk              wrk                   load
 EOF

@@ -260,7 +260,7 @@ describe("the document", function()
   it("may do no more than it does", function()
     local answer = document()
     local policy = answer.headers["Content-Security-Policy"]
-    for _, what in ipairs { "script", "style" } do -- which a browser compares: test_page.sh
+    for _, what in ipairs { "script", "style" } do -- which a browser compares: test_page_browser.sh
       assert.equal(44, #policy:match(what .. "%-src 'sha256%-([%w+/]+=)';"))
     end
     for _, wanted in ipairs { "default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'",

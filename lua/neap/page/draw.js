@@ -28,10 +28,10 @@ function mark(element, name, value) {
 
 // ---- Numbers ------------------------------------------------------------------------------------
 
+const whole_form = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 function number(n) {
-  return n >= 100 || Number.isInteger(n)
-    ? Math.round(n).toLocaleString("en")
-    : String(Number(n.toPrecision(2)));
+  if (n < 1000 && Number.isInteger(n)) return String(n);
+  return n >= 100 || Number.isInteger(n) ? whole_form.format(n) : String(Number(n.toPrecision(2)));
 }
 function percent(share) {
   const n = share * 100;

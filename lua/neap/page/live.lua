@@ -31,7 +31,7 @@ local FIELDS = {
   "policy", "key", "state", "mode", "mode_until", "calls", "failures", "slow", "in_a_row",
   "admitted", "level", "probe_at", "probes_in_flight", "probes_succeeded", "probes_failed",
   "neutral_share",
-  "p50", "p99", "over", "moved_at", "moved", "points",
+  "p50", "p99", "over", "set", "moved_at", "moved", "points",
 }
 
 local function round(ms) return math.floor(ms / 100 + 0.5) * 100 end
@@ -61,11 +61,18 @@ local function row_text(record, row, now)
     row.consecutive_failures, share(row.admitted), row.level,
     row.retry_after_ms > 0 and round(now + row.retry_after_ms) or 0,
     row.probes_in_flight, row.probes_succeeded, row.probes_failed, share(row.neutral_share),
-    p50, p99, is_over or false, moved and moved.at, moved and moved.text,
+    p50, p99, is_over or false, row.set, moved and moved.at, moved and moved.text,
   }, #FIELDS - 1
   local texts = {}
   for i = 1, n do texts[i] = text_of(values[i]) end
   return table.concat(texts, ",")
+end
+
+--- Who set the mode, and why.
+local function set_text(set)
+  if not set then return nil end
+  local by = set.by and ("set by %s"):format(set.by) or "set by hand"
+  return set.reason and ("%s: %s"):format(by, set.reason) or by
 end
 
 --- Nil: there is nothing to be shown.  That nobody has used the breaker of keys without room, or of
@@ -73,7 +80,7 @@ end
 local function row_of(guard, key, is_alone)
   local row = guard:snapshot(key)
   if not row then return nil end
-  row.last_transition = guard:last_transition(key)
+  row.last_transition, row.set = guard:last_transition(key), set_text(guard:operator(key))
   local is_spare = key == "*" or key == "default" and not is_alone
   if is_spare and status.is_unused(row) then return nil end
   return row

@@ -32,7 +32,9 @@ function say_changes(changes) {
 
 function show_counts() {
   const counts = { open: 0, half_open: 0, hand: 0, closed: 0 };
-  for (const row of live.rows.values()) counts[state_of(row)] += 1;
+  for (const row of live.rows.values()) {
+    for (const sort in SORTS) counts[sort] += SORTS[sort](row);
+  }
   for (const button of $("states").children) {
     const n = counts[button.dataset.state];
     say(button.firstChild, number(n));

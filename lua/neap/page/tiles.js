@@ -149,7 +149,7 @@ function make_rule() {
 }
 
 function name_of(row) {
-  return [row.policy, h("span", { class: "key" }, row.key)];
+  return [row.policy, h("span", { class: "slash" }, "/"), h("span", { class: "key" }, row.key)];
 }
 
 function make_state() {
@@ -192,6 +192,7 @@ function make_numbers() {
 }
 
 function why_of(row) {
+  if (row.set) return row.set;
   if (!row.moved_at) return "Has not moved since neap started";
   return `${ago(now_ms() - row.moved_at)} ago: ${row.moved.replace(/^\w+ -> \w+: /, "")}`;
 }
@@ -217,7 +218,7 @@ function make_tile(row) {
   element.tile = tile;
   tile.show = () => {
     mark(element, "data-look", state.show(tile.row));
-    rule.show(round_of(tile.row) || (tile.row.state === "closed" ? nearest_rule(tile.row) : null));
+    rule.show(round_of(tile.row) || (tile.row.state === "closed" && tile.row.mode !== "forced_open" ? nearest_rule(tile.row) : null));
     numbers.show(tile.row);
     say(why, why_of(tile.row));
     if (!tile.row.is_drawn) {
@@ -251,19 +252,18 @@ const watcher = new IntersectionObserver(
 
 const wanted = { text: "", states: new Set() };
 
-function state_of(row) {
-  return row.mode !== "auto" ? "hand" : row.state;
-}
+/** What the buttons above ask for: one breaker may be several. */
+const SORTS = {
+  open: row => row.mode === "forced_open" || (row.mode !== "forced_closed" && row.state === "open"),
+  half_open: row => row.mode !== "forced_open" && row.state === "half_open",
+  hand: row => row.mode !== "auto",
+  closed: row => row.mode !== "forced_open" && row.state === "closed",
+};
 
 function is_wanted(row) {
-  if (
-    wanted.states.size &&
-    !wanted.states.has(state_of(row)) &&
-    !(wanted.states.has("open") && row.mode === "forced_open")
-  )
-    return false;
+  if (wanted.states.size && ![...wanted.states].some(sort => SORTS[sort](row))) return false;
   if (!wanted.text) return true;
-  const text = `${row.policy}/${row.key} ${row.moved || ""} ${row.state} ${row.mode}`.toLowerCase();
+  const text = `${row.policy}/${row.key} ${why_of(row)} ${row.state} ${row.mode}`.toLowerCase();
   return wanted.text.split(/\s+/).every(word => text.includes(word));
 }
 
