@@ -181,7 +181,9 @@ function validate.against(specs, given, path, report, fault_of)
   for _, spec in ipairs(specs) do
     local value = rawget(given, spec.key)
     if value == nil then value = spec.default end
-    if value == nil and spec.required then
+    if value == nil and spec.required and path == "" then
+      report(spec.key, nil, "is missing: " .. spec.doc)
+    elseif value == nil and spec.required then
       report(path, nil, "%s is missing: %s", spec.key, spec.doc)
     elseif value ~= nil then
       local fault = (fault_of or validate.fault)(spec, value)

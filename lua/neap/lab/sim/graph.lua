@@ -54,7 +54,7 @@ end
 function graph.order(services, report, duration_ms)
   local found, names = by_name(services)
   check_targets(services, found, names, report)
-  local seen, order, requests, has_arrivals = {}, {}, 0, false
+  local seen, order, requests, is_asked = {}, {}, 0, false
   for i = #services, 1, -1 do
     local service = services[i]
     local circle = visit(service, found, seen, order)
@@ -62,12 +62,12 @@ function graph.order(services, report, duration_ms)
       report(service.path .. ".calls", nil, "go in a circle: %s", circle)
       return {}
     end
+    is_asked = is_asked or service.is_asked
     for _, arrivals in ipairs(service.arrivals) do
-      has_arrivals = true
       requests = requests + requests_of(arrivals, duration_ms or 0)
     end
   end
-  if not has_arrivals and #services > 0 then
+  if not is_asked and #services > 0 then
     report("services", nil, 'nobody asks for anything: one of them needs arrivals, e.g. { { kind '
       .. '= "poisson", per_s = 100 } }')
   elseif requests > MOST_REQUESTS then

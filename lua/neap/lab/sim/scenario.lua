@@ -220,6 +220,7 @@ end
 local function read_service(self, name, given, path)
   local service = against(self, schema.tables.service, given, path)
   service.name, service.path = name, path
+  service.is_asked = rawget(given, "arrivals") ~= nil
   if service.latency then
     service.latency = read_latency(self, service.latency, path .. ".latency")
   end

@@ -152,8 +152,8 @@ for _, one in ipairs(random.percentiles) do
 end
 
 for _, keys in pairs(schema.kinds.arrivals) do
-  keys[#keys + 1] = ms("from_ms", "The first.", { default = 0 })
-  keys[#keys + 1] = ms("to_ms", "The last.", { default_doc = "the end" })
+  keys[#keys + 1] = ms("from_ms", "None comes before.", { default = 0 })
+  keys[#keys + 1] = ms("to_ms", "None comes from then on.", { default_doc = "the end" })
 end
 
 local WHEN = {

@@ -271,7 +271,7 @@ function kinds.poisson(self, spec, uniform)
   local function next_one()
     arrive(self)
     local at = self.agenda.now - mean_ms * math.log(1 - uniform())
-    if at <= spec.to_ms then self.agenda:at(at, next_one) end
+    if at < spec.to_ms then self.agenda:at(at, next_one) end
   end
   self.agenda:at(spec.from_ms - mean_ms * math.log(1 - uniform()), next_one)
 end
@@ -282,7 +282,7 @@ function kinds.even(self, spec)
     arrive(self)
     n = n + 1
     local at = spec.from_ms + n * every_ms
-    if at <= spec.to_ms then self.agenda:at(at, next_one) end
+    if at < spec.to_ms then self.agenda:at(at, next_one) end
   end
   self.agenda:at(spec.from_ms, next_one)
 end
@@ -291,7 +291,7 @@ function kinds.bursts(self, spec)
   local function burst()
     for _ = 1, spec.size do arrive(self) end
     local at = self.agenda.now + spec.every_ms
-    if at <= spec.to_ms then self.agenda:at(at, burst) end
+    if at < spec.to_ms then self.agenda:at(at, burst) end
   end
   self.agenda:at(spec.from_ms, burst)
 end
@@ -301,7 +301,7 @@ function kinds.users(self, spec, uniform)
     local ask
     local function think()
       local at = self.agenda.now - spec.think_ms * math.log(1 - uniform())
-      if at <= spec.to_ms then self.agenda:at(at, ask) end
+      if at < spec.to_ms then self.agenda:at(at, ask) end
     end
     function ask() arrive(self, think) end
     self.agenda:at(max(0, spec.from_ms - spec.think_ms * math.log(uniform() + 1e-12)), ask)
