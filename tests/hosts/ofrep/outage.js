@@ -105,7 +105,7 @@ async function story() {
     provider.mode = "ok";
 
     // Outages of every sort.  It takes two seconds to find out that one is over: not after each.
-    const isQuick = new Set(["503", "slow", "bulk"]);
+    const isQuick = new Set(["503", "slow", "flap", "bulk", "bulk, kept"]);
     const recovered = async (phase) => {
       provider.mode = "ok";
       if (isQuick.has(phase)) return sidecar.reset();
