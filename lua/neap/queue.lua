@@ -29,6 +29,7 @@ local queue = {}
 local HEADER, MOST_ENTRY = queue_file.HEADER, queue_file.MOST_ENTRY
 local RETRY_MS, SOON_MS, MOST_MS = 1000, 1, 60000
 local REOPEN_MS = 5000
+local UNSAID = "%s.queue: %s: calls that are done may be made again after a restart"
 
 ---@alias neap.replay.Verdict
 ---| "done"
@@ -49,6 +50,7 @@ local REOPEN_MS = 5000
 ---@field bytes integer of them
 ---@field private over table<string, true> ids of calls that are not to be made, though the file
 ---  can't say so: they were done, or whoever made them was told that they are not queued
+---@field private unsaid table<string, integer> those of them that were done: their numbers
 local Queue = {}
 Queue.__index = Queue
 
@@ -250,16 +252,30 @@ local function drop_first(self, seq)
   if self.count == 0 then self.waiting, self.first = {}, 1 end
 end
 
---- The oldest call has been seen to.
-local function finish(self, entry, now_ms)
-  local seq, ok, message = entry.seq, nil, nil
-  drop_first(self, seq)
-  if self.count == 0 and not self.is_syncing then
-    ok, message = self.file:truncate(#HEADER)
-  end
-  if not ok then ok, message = self.file:append(records.text("D", whole(seq))) end
+--- Without room for that the file can't say that a call has been seen to: the next time there is
+--- some, it does, of this one too.
+local function note_done(self, entry)
+  local ok, message = self.file:append(records.text("D", whole(entry.seq)))
   self.over[entry.id] = not ok or nil
-  if not ok then give_up(self, message, now_ms) end
+  if ok then
+    for id, seq in pairs(self.unsaid) do
+      if seq <= entry.seq then self.over[id], self.unsaid[id] = nil, nil end
+    end
+    return
+  end
+  if not next(self.unsaid) then self.warn(UNSAID:format(self.path, message)) end
+  self.unsaid[entry.id] = entry.seq
+end
+
+--- The oldest call has been seen to.
+local function finish(self, entry)
+  drop_first(self, entry.seq)
+  local is_cut = self.count == 0 and not self.is_syncing and self.file:truncate(#HEADER)
+  if is_cut then
+    self.over, self.unsaid = {}, {}
+  else
+    note_done(self, entry)
+  end
 end
 
 --- Writes a call down that will not be made.  It stays in the queue if that can't be done.
@@ -272,7 +288,7 @@ local function bury(self, entry, reason, now_ms)
   end
   self.counts.dead = self.counts.dead + 1
   self.warn(("call %s goes to the dead letters, %s.dead: %s"):format(entry.id, self.path, reason))
-  finish(self, entry, now_ms)
+  finish(self, entry)
 end
 
 local function replayed(self, entry, verdict, reason, wait_ms, now_ms)
@@ -284,7 +300,7 @@ local function replayed(self, entry, verdict, reason, wait_ms, now_ms)
   if entry.seq ~= (self.waiting[self.first] or {}).seq then return end
   if verdict == "done" then
     self.counts.done, self.next_ms = self.counts.done + 1, now_ms
-    finish(self, entry, now_ms)
+    finish(self, entry)
   elseif verdict == "own" then
     local attempts = (self.attempts[entry.seq] or 0) + 1
     self.attempts[entry.seq] = attempts
@@ -310,7 +326,7 @@ local function oldest(self, now_ms)
   if not entry then
     give_up(self, ("cannot be read at byte %d"):format(first.offset), now_ms)
   elseif self.cancelled[first.seq] or self.over[entry.id] then
-    finish(self, entry, now_ms)
+    finish(self, entry)
   elseif now_ms - first.came_ms > self.max_age_ms then
     bury(self, entry, ("expired after %d ms"):format(self.max_age_ms), now_ms)
   else
@@ -376,7 +392,7 @@ function queue.open(stage, options, now_ms)
     name = stage.queue, path = options.path, host = options.host, warn = options.warn,
     replay = options.replay, on_due = options.on_due, seed = core.seed(),
     count = 0, bytes = 0, next_ms = now_ms, failures = 0, waiting = {}, done_seq = 0,
-    over = {}, syncers = {}, is_syncing = false, is_replaying = false,
+    over = {}, unsaid = {}, syncers = {}, is_syncing = false, is_replaying = false,
     counts = { done = 0, dead = 0, replayed = 0 },
   }, Queue)
   self:limits(stage)

@@ -162,6 +162,24 @@ describe("a queue", function()
     end)
   end)
 
+  it("is worked off on a full disk, where nobody can write down that a call was done", function()
+    local q = open()
+    put(q, "a", "b", "c", "d")
+    fill_disk(q, "D", 2)
+    for _, name in ipairs { "a", "b" } do assert.equal(name, (replay(q, "done", 0))) end
+    assert.equal(1, #warned)
+    assert.matches("q.queue: No space left on device: .* may be made again after a restart",
+      warned[1])
+    q:close() -- in this process it is known all the same
+    q.next_open_ms = 0
+    q:tend(0)
+    for _ = 1, 3 do q:tend(0) end
+    assert.equal("c", replays[3].args[1])
+    replays[3].done("done", nil, nil, 0)
+    q:close() -- and now in the file, too: c was done, so were those before it
+    assert.equal("d", (replay(open(), "done", 0)))
+  end)
+
   it("does not make a call that was taken back, though the disk had no room for that", function()
     host.sync = function() end
     local q = open()
