@@ -9,7 +9,9 @@
 local neap = assert(arg[1], "which program?")
 
 local DATE = "January 1, 2026"
-local COMMANDS = { "serve", "new", "check", "test", "status", "mode", "trip", "reset", "params" }
+local COMMANDS = {
+  "serve", "new", "check", "test", "replay", "simulate", "status", "mode", "trip", "reset", "params",
+}
 local SECTIONS = {
   { title = "Signals", name = "SIGNALS" },
   { title = "Exit status", name = "EXIT STATUS" },

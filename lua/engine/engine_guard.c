@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "line.h"
 
@@ -201,6 +202,18 @@ static int tell_refused(lua_State *L) {
   return 0;
 }
 
+static void record_refused(neap_guard *g, const engine_line *l, uint64_t now_ms,
+                           neap_verdict verdict) {
+  const engine_called called = {.guard = g,
+                                .key = l->key,
+                                .key_length = l->length,
+                                .now_ms = now_ms,
+                                .began_ms = now_ms,
+                                .refused = verdict,
+                                .outcome = NEAP_NEUTRAL};
+  g->engine->on_call(g->engine->on_call_data, &called);
+}
+
 /* Something is wrong with the engine itself: that must not stop the caller's calls. */
 static neap_verdict let_through(neap_ticket *ticket) {
   *ticket = (neap_ticket){{0}};
@@ -239,6 +252,7 @@ neap_verdict neap_guard_acquire(neap_guard *g, const char *key, size_t key_lengt
     say_why(refusal, g, l, now_ms, verdict);
   }
   tell(g, l, &moved);
+  if (verdict > NEAP_ALLOW_BYPASS && e->on_call) record_refused(g, l, now_ms, verdict);
   if (verdict > NEAP_ALLOW_BYPASS && g->shadows) {
     refusing r = {l, line_refusal(verdict)};
     engine_run(e, tell_refused, &r, g->name);
@@ -380,6 +394,37 @@ static reporting take(neap_guard *g, neap_ticket *ticket, uint64_t duration_ms) 
   return r;
 }
 
+/* What the dependency asked for, if the policy was not asked what it makes of that. */
+static int64_t asked_for(const neap_result *result) {
+  for (size_t i = 0; i < result->header_count; i++) {
+    const neap_header *h = &result->headers[i];
+    char *end;
+    if (h->name_length != 11 || strncasecmp(h->name, "retry-after", 11) != 0) continue;
+    long seconds = strtol(h->value, &end, 10);
+    return end > h->value && seconds > 0 && seconds < 366 * 86400 ? seconds * 1000 : 0;
+  }
+  return 0;
+}
+
+/* `result` is NULL if it was given back. */
+static void record(const reporting *r, const neap_result *result) {
+  neap_engine *e = r->guard->engine;
+  if (!e->on_call || !r->line) return;
+  uint64_t now_ms = engine_now_ms(e);
+  int64_t retry_ms = r->retry_after_ms;
+  if (result && !retry_ms && r->outcome != NEAP_SUCCESS) retry_ms = asked_for(result);
+  const engine_called called = {.guard = r->guard,
+                                .key = r->line->key,
+                                .key_length = r->line->length,
+                                .now_ms = now_ms,
+                                .began_ms = neap__wide_began_ms(r->permit, now_ms),
+                                .duration_ms = r->duration_ms,
+                                .result = result,
+                                .outcome = r->outcome,
+                                .retry_after_ms = retry_ms};
+  e->on_call(e->on_call_data, &called);
+}
+
 /* After that the line may go. */
 static void let_go(const reporting *r) {
   if (r->line && !r->guard->engine->is_closing) r->line->native->held--;
@@ -459,6 +504,7 @@ neap_outcome neap_guard_report(neap_guard *g, neap_ticket *ticket, const neap_re
   } else if (r.line) {
     report_by_lua(&r, result);
   }
+  record(&r, result);
   if (r.line && result->attempt > 1) count_retry(g, r.outcome);
   let_go(&r);
   if (!out) return r.outcome;
@@ -471,5 +517,6 @@ void neap_guard_abandon(neap_guard *g, neap_ticket *ticket) {
   reporting r = take(g, ticket, 0);
   r.outcome = NEAP_ABANDONED;
   if (r.line) give(&r);
+  record(&r, NULL);
   let_go(&r);
 }

@@ -9,6 +9,7 @@
  *   engine_durable.c   queued calls, answers at once, kept answers as text
  *   engine_operate.c   snapshot, mode, reset, reload
  *   engine_event.c     events and log lines
+ *   engine_called.c    calls, for whoever records them
  *   neap/engine.lua    the Lua half: policies, guards, hot reload
  *
  * One lua_State, entered from one thread only.  Every entry is one protected call (engine_run) that
@@ -22,6 +23,7 @@
 #include "lauxlib.h"
 #include "lua.h"
 
+#include "engine_called.h"
 #include "neap/engine.h"
 #include "sandbox.h"
 
@@ -95,6 +97,8 @@ struct neap_engine {
   void (*on_replay)(void *data, const neap_queued *queued);
   void *data;
   engine_waiter *waiters;
+  void (*on_call)(void *data, const engine_called *called); /* NULL: nobody records them */
+  void *on_call_data;
 
   int module;            /* ref of neap.engine */
   const void *kept_meta; /* the metatable of kept answers */

@@ -42,6 +42,9 @@ typedef struct plan {
   plan_route *routes; /* the one to try first, first */
   size_t route_count;
   uint64_t drain_ms;
+  const char *record; /* file of calls; NULL: none */
+  uint64_t record_bytes;
+  uint32_t record_files;
   uint32_t max_breakers;
   int log; /* registry reference */
 } plan;

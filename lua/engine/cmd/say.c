@@ -207,6 +207,7 @@ void say_hello(serve *s) {
   say_routes(s);
   say_unused_policies(s);
   say_few_clients(s);
+  if (s->recorder) serve_log(s, LOG_INFO, "record", "recording each call in %s", s->plan.record);
   if (s->admin_server)
     serve_log(s, LOG_INFO, "start", "admin on http://%s:%d", s->plan.admin.host,
               http_server_port(s->admin_server));

@@ -1,8 +1,8 @@
 /* serve.c: start, signals, drain.
  *
- *   start:  engine -> routes -> admin -> server
+ *   start:  engine -> routes -> recorder -> admin -> server
  *           anything wrong: a line about it, everything down again, exit 1
- *   stop:   server drained -> routes -> admin -> engine -> loop ends
+ *   stop:   server drained -> routes -> admin -> recorder -> engine -> loop ends
  */
 #include "serve.h"
 
@@ -15,6 +15,7 @@
 
 #include "admin.h"
 #include "events.h"
+#include "record.h"
 #include "room.h"
 #include "route.h"
 #include "say.h"
@@ -66,14 +67,23 @@ static void on_engine_closed(void *data) {
   uv_stop(&s->loop);
 }
 
-static void stop_engine(serve *s) {
-  admin_close(s->admin);
-  s->admin = NULL;
-  if (s->engine) events_close(s);
+static void on_recorder_closed(void *data) {
+  serve *s = data;
+  s->recorder = NULL;
   if (s->engine)
     neap_engine_close(s->engine, on_engine_closed, s);
   else
     on_engine_closed(s);
+}
+
+static void stop_engine(serve *s) {
+  admin_close(s->admin);
+  s->admin = NULL;
+  if (s->engine) events_close(s);
+  if (s->recorder)
+    record_close(s->recorder, on_recorder_closed, s);
+  else
+    on_recorder_closed(s);
 }
 
 static void on_admin_closed(void *data) {
@@ -244,9 +254,13 @@ static bool open_admin(serve *s, char *error, size_t size) {
                    size);
 }
 
+static bool open_record(serve *s, char *error, size_t size) {
+  return !s->plan.record || record_open(s, &s->recorder, error, size);
+}
+
 static bool serve_start(serve *s, char *error, size_t size) {
   return open_engine(s, error, size) && events_open(s, error, size) &&
-         open_routes(s, error, size) && open_admin(s, error, size) &&
+         open_routes(s, error, size) && open_record(s, error, size) && open_admin(s, error, size) &&
          listen_on(s, &s->plan.listen, s->clients, &handler, s, &s->server, error, size);
 }
 

@@ -15,6 +15,7 @@
 
 typedef struct admin admin;
 typedef struct trial trial;
+typedef struct recorder recorder;
 
 typedef struct serve {
   uv_loop_t loop;
@@ -25,6 +26,7 @@ typedef struct serve {
   size_t routes_open;
   http_server *server, *admin_server;
   admin *admin;
+  recorder *recorder;      /* NULL: calls are not recorded */
   struct webhook *webhook; /* NULL: none */
   uv_signal_t signals[3];
   trial *trials;        /* upstreams that were not reached yet */

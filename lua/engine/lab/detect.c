@@ -111,7 +111,9 @@ static lab_format detect(lab_reader *r, sample s) {
   lab_text line;
   sample first = s;
   if (!sample_next(&first, &line)) return FORMAT_AUTO;
-  if (has_text((lab_text){line.data, line.length < 15 ? line.length : 15}, RECORDING_MAGIC))
+  if (has_text((lab_text){line.data, line.length < sizeof RECORDING_MAGIC ? line.length
+                                                                          : sizeof RECORDING_MAGIC},
+               RECORDING_MAGIC))
     return FORMAT_RECORDING;
   if (is_har(s)) return FORMAT_HAR;
   if (line.data[0] == '{') {

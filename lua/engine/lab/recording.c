@@ -230,10 +230,6 @@ lab_damage recording_read(recording *r, lab_text line, lab_call *out) {
       if (!next_number(&rest, UINT64_MAX, &n)) return LAB_BAD_FORMAT;
       r->missing += n;
       return LAB_ASIDE;
-    case 'f':
-      if (!next_number(&rest, UINT32_MAX, &n)) return LAB_BAD_FORMAT;
-      r->at_ms += n;
-      return LAB_ASIDE;
     default: return LAB_ASIDE;
   }
 }

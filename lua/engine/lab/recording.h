@@ -6,7 +6,6 @@
  *   k KEY POLICY NAME                  a breaker, by its number
  *   c KEY AFTER TOOK WHAT [MORE...]    a call that has ended, AFTER ms after the line before it
  *   d COUNT                            so many calls are missing here: the disk did not keep up
- *   f AFTER FROM TO REASON KEY         a transition that the breaker really made
  *
  *   WHAT   how it ended and the status: a200 answer, t timeout, x transport, c caller,
  *          b bulkhead, r refused by the breaker

@@ -10,6 +10,8 @@ neap: a circuit breaker in front of what your program calls
   neap new NAME                              writes a policy, and its tests
   neap check PATH...                         are these policies right, and what do they amount to?
   neap test PATH...                          do they do what their tests say?
+  neap replay LOG... --policy FILE           what a policy would have done to the calls in a log
+  neap simulate SCENARIO                     what outages do to fleets, retries and breakers
 
   neap status                                what is open in a neap that runs, since when and why
   neap mode NAME MODE                        forced_open, forced_closed; policy: as the policy says
@@ -61,7 +63,8 @@ the fallback.guard stages of other policies that name its policy. Options on the
 before the file's. All there is:
 
   of the file   listen, admin, admin_token_file, params, policies, routes, state_dir, webhook,
-                webhook_token_file, log_format, drain_ms, max_breakers
+                webhook_token_file, record, record_mb, record_files, log_format,
+                drain_ms, max_breakers
   of a route    name, upstream, policy; host, prefix, key
                 connect_ms  for a connection, 5000      answer_ms  without timeout_ms, 60000
                 http2       speak it without TLS        ca_file    in place of the system's
@@ -74,6 +77,7 @@ Examples:
   neap serve --upstream http://127.0.0.1:8016 --policy policies/flag_provider.lua
   neap serve --listen :8080 --upstream https://api.example.com --policy policies/http_upstream.lua
   neap serve edge.lua --log-format json
+  neap serve edge.lua --record /var/lib/neap/calls
   curl -s localhost:9464/breakers
   curl -s localhost:9464/breakers/flag_provider/default/mode -d 'mode=forced_open&for=10m&by=alice'
 ]]

@@ -7,6 +7,8 @@ local log = require "neap.cmd.log"
 local operate = require "neap.cmd.operate"
 local options = require "neap.cmd.options"
 local plans = require "neap.cmd.plan"
+local replay = require "neap.cmd.replay"
+local simulate = require "neap.cmd.simulate"
 local suggest = require "neap.suggest"
 
 local cmd = {}
@@ -91,14 +93,15 @@ end
 
 local COMMANDS = { serve = serve, check = check }
 
---- Those of modules of their own: they ask a neap that runs; are for those who write policies.
-for _, commands in ipairs { operate, develop } do
+--- Those of modules of their own: they ask a neap that runs; are for those who write policies; are
+--- the lab.
+for _, commands in ipairs { operate, develop, replay, simulate } do
   for name, spec in pairs(commands.specs) do
     COMMANDS[name] = function(argv, host)
       local given, message = options.parse(spec, argv, 2)
       if not given then return usage(host, " " .. name, message) end
       if given.help then
-        host.out(help[name]:format(options.usage(spec)))
+        host.out((commands.help or help)[name]:format(options.usage(spec)))
         return OK
       end
       return commands.run(name, given, host, has_colours(host, 1))

@@ -25,6 +25,9 @@ local DEFAULT_LISTEN, DEFAULT_ADMIN = "127.0.0.1:8080", "127.0.0.1:9464"
 ---@field webhook_token_file? string
 ---@field drain_ms integer
 ---@field max_breakers integer
+---@field record? string a file of calls
+---@field record_mb integer
+---@field record_files integer
 ---@field log_format "text"|"json"
 
 ---@class neap.cmd.route
@@ -67,6 +70,12 @@ plans.options = {
     help = "where each transition is posted to, as JSON" },
   { name = "webhook-token-file", value = "FILE", example = "/run/secrets/webhook",
     help = "what is in it is sent along: Authorization: Bearer ..." },
+  { name = "record", value = "FILE", example = "/var/lib/neap/calls",
+    help = "where each call is recorded, for neap replay" },
+  { name = "record-mb", value = "N", example = "64", read = readers.megabytes,
+    help = "how large that gets before it becomes FILE.1; 64 if not given" },
+  { name = "record-files", value = "N", example = "8", read = readers.files_kept,
+    help = "how many are kept, the older ones numbered; 8 if not given" },
   { name = "log-format", value = "text|json", example = "json", read = readers.log_format,
     help = "text if not given" },
   { name = "drain-ms", value = "MS", example = "10000", read = readers.patience,
@@ -177,6 +186,9 @@ function plans.make(given)
     state_dir = first(given["state-dir"], values.state_dir),
     webhook = first(given.webhook, values.webhook),
     webhook_token_file = first(given["webhook-token-file"], values.webhook_token_file),
+    record = first(given.record, values.record),
+    record_mb = first(given["record-mb"], values.record_mb, 64),
+    record_files = first(given["record-files"], values.record_files, 8),
     log_format = first(given["log-format"], values.log_format, "text"),
     drain_ms = first(given["drain-ms"], values.drain_ms, 10000),
     max_breakers = first(given["max-breakers"], values.max_breakers, 1024),

@@ -89,6 +89,8 @@ readers.files = texts "must be a file, or a list of files"
 readers.milliseconds = readers.whole(1, 3600000, " of ms")
 readers.patience = readers.whole(0, 3600000, " of ms")
 readers.count = readers.whole(1, 4194304, "")
+readers.megabytes = readers.whole(1, 1000000, " of MB")
+readers.files_kept = readers.whole(1, 1000, "")
 readers.log_format = readers.one_of("text", "json")
 
 return readers
