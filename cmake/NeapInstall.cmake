@@ -93,12 +93,13 @@ if(TARGET neap_program)
 endif()
 
 install(DIRECTORY policies DESTINATION "${data_dir}" COMPONENT program FILES_MATCHING PATTERN "*.lua")
+install(DIRECTORY ops DESTINATION "${data_dir}" COMPONENT program)
 install(FILES LICENSE CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program)
 install(DIRECTORY examples
   DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program REGEX "examples/CMakeLists.txt$" EXCLUDE
 )
 
-# The texts link to files where these are in the source tree; installed, headers and policies are elsewhere.
+# The texts link to files where these are in the source tree; installed, headers, policies and ops are elsewhere.
 file(RELATIVE_PATH to_headers "/${CMAKE_INSTALL_DOCDIR}" "/${CMAKE_INSTALL_INCLUDEDIR}")
 file(RELATIVE_PATH to_data "/${CMAKE_INSTALL_DOCDIR}" "/${data_dir}")
 file(GLOB texts CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" README.md docs/*.md)
@@ -106,7 +107,7 @@ foreach(text IN LISTS texts)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${text}")
   file(READ "${text}" content)
   string(REGEX REPLACE "\\]\\(((\\.\\./)*)(core|lua/engine)/include/" "](\\1${to_headers}/" content "${content}")
-  string(REGEX REPLACE "\\]\\(((\\.\\./)*)policies/" "](\\1${to_data}/policies/" content "${content}")
+  string(REGEX REPLACE "\\]\\(((\\.\\./)*)(policies|ops)/" "](\\1${to_data}/\\3/" content "${content}")
   file(WRITE "${PROJECT_BINARY_DIR}/installed/${text}" "${content}")
 endforeach()
 install(DIRECTORY "${PROJECT_BINARY_DIR}/installed/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program)

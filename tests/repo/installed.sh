@@ -43,6 +43,7 @@ use_tree() {
           assert(guard:call(function() return 42 end) == 42)'
     done
     [ "$("$prefix/bin/neap" --version | head -1)" = "neap $version" ]
+    promtool check rules "$prefix/share/neap/ops/alerts.yml" >/dev/null
     "$prefix/bin/neap" check "$prefix/share/neap/policies/http_upstream.lua" >/dev/null
   )
   say "$kind: Lua modules and the program"
