@@ -412,8 +412,7 @@ NEAP_API uint64_t neap_flight_next_ms(const neap_flight *f, const neap_breaker *
 /* How many calls are under way whose end the closed breaker waits for; *overdue, unless NULL: how
  * many of them count as slow already.  None of an epoch that is over, as their reports say nothing.
  * Of calls that hang for longer than 6 times slow_call_ms among others, some may be missing. */
-NEAP_API uint64_t neap_flight_count(const neap_flight *f, const neap_breaker *b,
-                                    uint64_t *overdue);
+NEAP_API uint64_t neap_flight_count(const neap_flight *f, const neap_breaker *b, uint64_t *overdue);
 
 /* ---- Permits --------------------------------------------------------------------------------- */
 
