@@ -10,7 +10,8 @@ local neap = assert(arg[1], "which program?")
 
 local DATE = "January 1, 2026"
 local COMMANDS = {
-  "serve", "new", "check", "test", "replay", "simulate", "status", "mode", "trip", "reset", "params",
+  "serve", "new", "check", "test", "replay", "simulate", "status", "mode", "trip", "reset",
+  "params", "queue",
 }
 local SECTIONS = {
   { title = "Signals", name = "SIGNALS" },

@@ -18,6 +18,7 @@ neap: a circuit breaker in front of what your program calls
   neap trip NAME                             opens a breaker
   neap reset NAME                            closes it
   neap params NAME                           a policy's parameters; NAME=VALUE sets them
+  neap queue DIRECTORY                       what waits in queues, and the dead letters
 
   neap COMMAND --help     more about one command
   neap --version          which neap this is
@@ -255,6 +256,29 @@ Examples:
   neap params search
   neap params search timeout_ms=500 --by alice --reason 'it is slow today'
   neap params search --unset timeout_ms --by alice
+]=]
+
+help.queue = [=[
+neap queue: what waits in the queues of a --state-dir, and the dead letters
+
+  neap queue DIRECTORY [NAME] [ID] [options]
+
+Without a NAME a line for each queue, with one a line for each of its calls: id, age, what was
+asked, of a dead letter the reason; with an ID that call, without credentials.
+
+It reads the files, and may do so beside a neap that runs. That one has its queue for itself:
+--requeue and --drop are refused until it is stopped.
+
+%s
+
+Exit status: 0 done, 1 there is no such thing or it can't be changed now, 2 the command line is
+wrong.
+
+Examples:
+
+  neap queue /var/lib/neap webhooks
+  neap queue /var/lib/neap webhooks 0193f0c2a55b4e00000007 --requeue
+  neap queue /var/lib/neap webhooks all --requeue
 ]=]
 
 return help

@@ -7,6 +7,7 @@ local log = require "neap.cmd.log"
 local operate = require "neap.cmd.operate"
 local options = require "neap.cmd.options"
 local plans = require "neap.cmd.plan"
+local queue = require "neap.cmd.queue"
 local replay = require "neap.cmd.replay"
 local simulate = require "neap.cmd.simulate"
 local suggest = require "neap.suggest"
@@ -93,9 +94,9 @@ end
 
 local COMMANDS = { serve = serve, check = check }
 
---- Those of modules of their own: they ask a neap that runs; are for those who write policies; are
---- the lab.
-for _, commands in ipairs { operate, develop, replay, simulate } do
+--- Those of modules of their own: they ask a neap that runs; are for those who write policies;
+--- look after queues; are the lab.
+for _, commands in ipairs { operate, develop, queue, replay, simulate } do
   for name, spec in pairs(commands.specs) do
     COMMANDS[name] = function(argv, host)
       local given, message = options.parse(spec, argv, 2)
