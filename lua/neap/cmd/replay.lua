@@ -131,7 +131,10 @@ local function labelled(lanes)
 end
 
 --- A lane for each policy; nil and the lines that say what is wrong.
-local function load_lanes(given)
+---@param given table as neap.cmd.options read it
+---@return neap.lab.replay.Lane[]|nil
+---@return string[]|nil errors
+function replay.load_lanes(given)
   local files, message = read_params(given.params)
   if not files then return nil, { message } end
   local names = policy_files.names_of(given.policy)
@@ -163,8 +166,24 @@ local function fail(host, message)
   return FAILED
 end
 
+--- Opens the logs; nil and one line if that can't be.
+---@param given table
+---@return table|nil source
+---@return string|nil message
+function replay.open(given)
+  local logs = {}
+  for i, path in ipairs(given) do logs[i] = path end
+  return require("neap.lab.replay").open {
+    logs = logs, format = given.format, log_format = given["log-format"], maps = given.map,
+    key = given.key,
+  }
+end
+
 --- Nothing could be read of it: what is wrong, as far as that is known.
-local function nothing_read(result, of)
+---@param result neap.lab.replay.Result
+---@param of string the policy's name
+---@return string
+function replay.nothing_read(result, of)
   local others = result.lanes[1].others
   if others > 0 then
     return ("the recording has no call of the policy %s; --of says whose to take"):format(of)
@@ -200,18 +219,13 @@ function replay.run(_, given, host, colours)
   local fault = usage_fault(given)
   if fault then return usage(host, fault) end
   if host.owns_state then core.harden() end
-  local lanes, errors = load_lanes(given)
+  local lanes, errors = replay.load_lanes(given)
   if not lanes then
     for _, line in ipairs(errors) do host.err("neap replay: " .. line .. "\n") end
     return FAILED
   end
   local lab = require "neap.lab.replay"
-  local logs = {}
-  for i, path in ipairs(given) do logs[i] = path end
-  local source, message = lab.open {
-    logs = logs, format = given.format, log_format = given["log-format"], maps = given.map,
-    key = given.key,
-  }
+  local source, message = replay.open(given)
   if not source then return fail(host, message) end
   local progress = require("neap.lab.progress").new(host, "calls")
   local result = lab.run(source, lanes, {
@@ -219,7 +233,7 @@ function replay.run(_, given, host, colours)
   })
   progress.stop()
   if result.source.calls == 0 or result.lanes[1].all.calls == 0 then
-    return fail(host, nothing_read(result, given.of or lanes[1].policy.name))
+    return fail(host, replay.nothing_read(result, given.of or lanes[1].policy.name))
   end
   local text = require "neap.lab.replay_text"
   host.out(given.json and text.json(result)

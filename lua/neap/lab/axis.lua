@@ -106,14 +106,24 @@ function axis.instant(at_ms, kind)
     or "")
 end
 
-local function time_ticks(kind, from, to, most)
-  local step = axis.STEPS_MS[#axis.STEPS_MS]
+--- The step of time that makes at most so many ticks; longer ones are full days.
+local function time_step(range, most)
   for _, one in ipairs(axis.STEPS_MS) do
-    if (to - from) / one <= most then
-      step = one
-      break
-    end
+    if range / one <= most then return one end
   end
+  return DAY * math.ceil(range / DAY / most)
+end
+
+local function linear_step(range, most, unit)
+  if unit == "ms" and range > SECOND then return time_step(range, most) end
+  local power = 10 ^ floor(log(range / most, 10))
+  for _, factor in ipairs { 1, 2, 5, 10, 20 } do
+    if range / (factor * power) <= most then return factor * power end
+  end
+end
+
+local function time_ticks(kind, from, to, most)
+  local step = time_step(to - from, most)
   local ticks, text = {}, kind == "clock" and clock_text or elapsed_text
   for i = math.ceil(from / step), floor(to / step) do
     ticks[#ticks + 1] = { at = i * step, text = text(i * step, step) }
@@ -121,15 +131,8 @@ local function time_ticks(kind, from, to, most)
   return ticks
 end
 
-local function linear_step(range, most)
-  local power = 10 ^ floor(log(range / most, 10))
-  for _, factor in ipairs { 1, 2, 5, 10, 20 } do
-    if range / (factor * power) <= most then return factor * power end
-  end
-end
-
 local function linear_ticks(from, to, most, unit)
-  local step, ticks = linear_step(to - from, most), {}
+  local step, ticks = linear_step(to - from, most, unit), {}
   for i = math.ceil(from / step - 1e-9), floor(to / step + 1e-9) do
     ticks[#ticks + 1] = { at = i * step, text = axis.number(i * step, unit) }
   end
@@ -169,8 +172,9 @@ end
 ---@param kind "linear"|"log"
 ---@param lo number nothing at all if it is over hi
 ---@param hi number
+---@param unit? string
 ---@return number from, number to
-function axis.ends(kind, lo, hi)
+function axis.ends(kind, lo, hi, unit)
   if lo > hi then lo, hi = kind == "log" and 1 or 0, 1 end
   if kind == "log" then
     local from, to = 10.0 ^ floor(log(lo, 10)), 10.0 ^ math.ceil(log(hi, 10) - 1e-9)
@@ -178,7 +182,7 @@ function axis.ends(kind, lo, hi)
   end
   lo, hi = min(lo, 0), max(hi, 0)
   if lo == hi then hi = 1 end
-  local step = linear_step(hi - lo, 5)
+  local step = linear_step(hi - lo, 5, unit)
   return floor(lo / step + 1e-9) * step, math.ceil(hi / step - 1e-9) * step
 end
 

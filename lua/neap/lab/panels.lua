@@ -70,7 +70,7 @@ local function y_axis(panel)
   end
   for _, point in ipairs(panel.points or {}) do see(point.y) end
   for _, level in ipairs(panel.levels or {}) do see(level.at) end
-  y.from, y.to = axis.ends(y.kind, lo, hi)
+  y.from, y.to = axis.ends(y.kind, lo, hi, y.unit)
   y.from, y.to = given.from or y.from, given.to or y.to
   return y
 end

@@ -98,7 +98,7 @@ local function whole_axis(given)
     lo, hi = math.min(lo, from), math.max(hi, to)
   end
   if not is_time(x) then
-    x.from, x.to = axis.ends(x.kind, lo, hi)
+    x.from, x.to = axis.ends(x.kind, lo, hi, x.unit)
   else
     x.from, x.to = lo, hi
   end

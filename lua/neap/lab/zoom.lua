@@ -37,7 +37,7 @@ local script = [[
   function ticks(x, from, to) {
     var step = STEPS.find(function (one) { return (to - from) / one <= 8; });
     var found = [], text = x.kind === "clock" ? clock : elapsed;
-    step = step || STEPS[STEPS.length - 1];
+    step = step || DAY * Math.ceil((to - from) / DAY / 8);
     for (var i = Math.ceil(from / step); i <= Math.floor(to / step); i++) {
       found.push([i * step, text(i * step, step)]);
     }
