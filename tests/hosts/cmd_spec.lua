@@ -98,7 +98,7 @@ describe("neap", function()
         count = count + 1
       end
     end
-    assert.equal(22, count)
+    assert.equal(25, count)
   end)
 
   for word, near in pairs { serv = "neap serve", chekc = "neap check",

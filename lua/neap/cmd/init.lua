@@ -8,8 +8,6 @@ local operate = require "neap.cmd.operate"
 local options = require "neap.cmd.options"
 local plans = require "neap.cmd.plan"
 local queue = require "neap.cmd.queue"
-local replay = require "neap.cmd.replay"
-local simulate = require "neap.cmd.simulate"
 local suggest = require "neap.suggest"
 
 local cmd = {}
@@ -94,19 +92,29 @@ end
 
 local COMMANDS = { serve = serve, check = check }
 
+local function run_of(commands, name, argv, host)
+  local spec = commands.specs[name]
+  local given, message = options.parse(spec, argv, 2)
+  if not given then return usage(host, " " .. name, message) end
+  if given.help then
+    host.out((commands.help or help)[name]:format(options.usage(spec)))
+    return OK
+  end
+  return commands.run(name, given, host, has_colours(host, 1))
+end
+
 --- Those of modules of their own: they ask a neap that runs; are for those who write policies;
---- look after queues; are the lab.
-for _, commands in ipairs { operate, develop, queue, replay, simulate } do
-  for name, spec in pairs(commands.specs) do
-    COMMANDS[name] = function(argv, host)
-      local given, message = options.parse(spec, argv, 2)
-      if not given then return usage(host, " " .. name, message) end
-      if given.help then
-        host.out((commands.help or help)[name]:format(options.usage(spec)))
-        return OK
-      end
-      return commands.run(name, given, host, has_colours(host, 1))
-    end
+--- look after queues.
+for _, commands in ipairs { operate, develop, queue } do
+  for name in pairs(commands.specs) do
+    COMMANDS[name] = function(argv, host) return run_of(commands, name, argv, host) end
+  end
+end
+
+--- The lab is large, and of Lua 5.4 alone: it is loaded when it is asked for.
+for _, name in ipairs { "replay", "simulate" } do
+  COMMANDS[name] = function(argv, host)
+    return run_of(require("neap.cmd." .. name), name, argv, host)
   end
 end
 
