@@ -69,7 +69,7 @@ replay.help = {
   replay = [[
 neap replay: what a policy would have done to the calls in a log
 
-  neap replay LOG... --policy FILE [--policy FILE] [options]
+  neap replay LOG... --policy FILE [options]
 
 Puts the calls of an access log, in order, through the policy's breakers on a clock that runs as the
 log does: when each would have opened, why, what that would have spared and what it would have cost.
