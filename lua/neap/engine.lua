@@ -8,6 +8,7 @@ local answers = require "neap.answer"
 local classify = require "neap.classify"
 local fallback = require "neap.fallback"
 local guard = require "neap.guard"
+local kept_key = require "neap.kept_key"
 local line = require "neap.line"
 local policy_files = require "neap.policy_files"
 local reload = require "neap.reload"
@@ -213,7 +214,7 @@ function engine.line(of_guard, key, may_make, is_nested)
   of_guard.rows.is_still = is_nested
   local of_line = of_guard:line_of(key)
   of_guard.rows.is_still = true
-  return of_line, fallback.id_prefix(of_line)
+  return of_line, kept_key.id_prefix(of_line)
 end
 
 --- Whose breaker a call is, if the policy says so.

@@ -7,21 +7,19 @@
 -- The first stage that answers wins.  One that has nothing to say declines; one that raises, or
 -- takes longer than its timeout_ms, is passed over like one that declined, and counted.  By then
 -- the call's own outcome has been recorded: nothing here reaches the breaker, and nothing a stage
--- answers is ever kept as a good answer.
+-- answers is ever kept as a good answer.  How each is asked: neap/ask.lua.
 --
 -- The last good answers belong to the guard and outlive its policy's generations: the first
 -- last_good stage of the new one goes on with what the first of the old one had.  So do queues, and
 -- the counts of who waits for a stage.
 
+local ask = require "neap.ask"
 local caps = require "neap.caps"
 local core = require "neap.core"
 local durables = require "neap.durables"
-local refusal = require "neap.refusal"
-local retry = require "neap.retry"
+local kept_key = require "neap.kept_key"
 local revalidate = require "neap.revalidate"
 local store = require "neap.store"
-
-local unpack = table.unpack or _G.unpack
 
 local fallback = {}
 
@@ -47,9 +45,11 @@ local fallback = {}
 ---  the function raised, or its second result; of a refusal, and of a call that was given up, a
 ---  neap.Refusal
 
-local MOST_GUARDS = 4 -- in a row, each the fallback of the one before
 local RESULTS = { "answered", "declined", "failed", "timeout", "full" }
 local UNBOUNDED = math.huge
+
+local ask_in_time, limit_of = ask.in_time, ask.limit_of
+local key_of, key_of_arguments = kept_key.of, kept_key.of_arguments
 
 ---@class neap.Chain
 ---@field private kept neap.Store[] of the newest generation's last_good stages, in order
@@ -65,249 +65,6 @@ local UNBOUNDED = math.huge
 ---@field durables neap.Durables
 local Chain = {}
 Chain.__index = Chain
-
--- ---- Keys of good answers ---------------------------------------------------------------------
-
-local NO_ARGUMENTS = "\0"
-
-local FEW = 4
-
---- What an argument adds to a key; nil if it can't be told from others.  In brackets: a tail call
---- of a library function is another thing that LuaJIT does not compile.  Lua 5.1's format takes a
---- text to end at a zero byte.
-local function part_of(value)
-  local kind = type(value)
-  if kind == "string" then return (("s%d:"):format(#value)) .. value end
-  if kind == "number" then return (("n%.17g;"):format(value)) end
-  if kind == "boolean" then return value and "botrue;" or "bofalse;" end
-  return kind == "nil" and "ninil;" or nil
-end
-
---- The parts of so many values; a loop only for many: of one that goes around once or twice LuaJIT
---- compiles nothing, nor then of what is around it.
-local function parts_of(n, value, ...)
-  if n == 0 then return "" end
-  if n > FEW then
-    local parts, values = {}, { value, ... }
-    for i = 1, n do
-      parts[i] = part_of(values[i])
-      if not parts[i] then return nil end
-    end
-    return table.concat(parts)
-  end
-  local part = part_of(value)
-  if n == 1 or not part then return part end
-  local rest = parts_of(n - 1, ...)
-  return rest and part .. rest
-end
-
-local function composed(key, ...)
-  local parts = parts_of(select("#", ...), ...)
-  return parts and NO_ARGUMENTS .. #key .. ":" .. key .. parts
-end
-
---- One argument that is a key by itself, and can't be mistaken for a composed one.
-local function is_key(value)
-  local kind = type(value)
-  return kind == "string" and value:byte() ~= 0 or kind == "number" and value == value
-end
-
---- What tells one call's answer from another's: its arguments, and the breaker it went through.
---- Nil if they can't be told apart: then nothing is kept, and a stage needs a key function.
-local function key_of_arguments(line, ...)
-  if line.is_default then
-    local n, only = select("#", ...), (...)
-    if n == 0 then return NO_ARGUMENTS end
-    if n == 1 and is_key(only) then return only end
-  end
-  return composed(line.key, ...)
-end
-
---- What stands before a text that tells answers apart: their key, without a table.  Nothing follows
---- the text, so it needs no length.
----@param line table
----@return string
-function fallback.id_prefix(line)
-  local prefix = line.id_prefix
-  if not prefix then
-    prefix = NO_ARGUMENTS .. #line.key .. ":" .. line.key .. "i"
-    line.id_prefix = prefix
-  end
-  return prefix
-end
-
-local function key_of_id(line, id)
-  return type(id) == "string" and fallback.id_prefix(line) .. id or composed(line.key, id)
-end
-
-local function key_of(self, stage, line, call)
-  if stage.key then
-    local key, fault = stage.key(call)
-    if fault then self.fault("fallback.last_good key", fault) end
-    return key
-  end
-  local id = call.id
-  if id ~= nil then return key_of_id(line, id) end
-  local args = call.args
-  if not args then return key_of_arguments(line) end
-  return key_of_arguments(line, unpack(args, 1, args.n or #args))
-end
-
--- ---- Stages -----------------------------------------------------------------------------------
-
---- Each answers "answered", value, info, err | "declined" | "failed", message.
-local ask = {}
-
-function ask.last_good(self, stage, line, call, _, now_ms)
-  local key = key_of(self, stage, line, call)
-  if key == nil then return "declined" end
-  local value, age_ms = self.stores[stage]:get(key, now_ms, stage.max_age_ms or UNBOUNDED)
-  if age_ms == nil then return "declined" end
-  return "answered", value, { source = "last_good", age_ms = age_ms }
-end
-
-local function ask_function(_, stage, _, call)
-  local value, fault = stage.run(call)
-  if fault then return "failed", fault end
-  if value == nil then return "declined" end
-  return "answered", value, { source = stage.kind }
-end
-ask["function"] = ask_function
-ask.default = ask_function
-
-function ask.fail(_, stage, line, call)
-  return "answered", nil, { source = "fail" }, refusal.new {
-    kind = stage.error_kind or call.refused or call.cause,
-    policy = line.guard.name,
-    key = line.key,
-    status = stage.status,
-    retry_after_ms = stage.retry_after_ms or call.retry_after_ms,
-    cause = call.error,
-  }
-end
-
-local function is_in(trail, guard)
-  while trail do
-    if trail.guard == guard then return true end
-    trail = trail.parent
-  end
-  return false
-end
-
---- A call that was never sent can't have been carried out.
-local function was_sent(call)
-  return call.cause ~= "refused" and call.phase ~= "connect"
-end
-
-local WAITS = { guard = true, queue = true }
-
---- How long a stage may take: its own timeout, and where it waits for something, what is left of
---- the call's deadline.  What takes no time answers after that, too.
-local function limit_of(stage, by_ms, now_ms)
-  local limit_ms = stage.timeout_ms or UNBOUNDED
-  if not by_ms or not WAITS[stage.kind] then return limit_ms end
-  return math.min(limit_ms, by_ms - now_ms)
-end
-
---- Has the other guard's dependency asked where it is the program that makes the calls, behind that
---- guard's breaker.  Nil: nobody was asked, or nothing came of it.  "gone": nobody waits any more.
-local function ask_elsewhere(self, stage, line, other, call, by_ms)
-  local may_be_sent = stage.sent or not was_sent(call) or retry.is_idempotent(call.request)
-  if not may_be_sent then return nil end
-  local answer, message = self.host.elsewhere(other, call, by_ms)
-  if message == "gone" then return "gone" end
-  if answer ~= nil then return "answered", answer, { source = "guard", guard = stage.guard } end
-  return by_ms and line.native:now() >= by_ms and "timeout" or nil
-end
-
---- The other guard calls what it was given to serve with, behind its own breaker; or, if it has
---- nothing of the kind, or nothing came of it elsewhere, asks its own chain.
-function ask.guard(self, stage, line, call, trail, now_ms, by_ms)
-  local other = self.find(stage.guard)
-  if not other then return "failed", ("there is no guard %s"):format(tostring(stage.guard)) end
-  local depth = trail and trail.depth or 0
-  if other == line.guard or is_in(trail, other) or depth >= MOST_GUARDS then return "declined" end
-  local here = { guard = line.guard, parent = trail, depth = depth + 1 }
-  local value, err, info
-  if other.serve then
-    local args = call.args or { n = 0 }
-    local frame = { generation = other.policy, trail = here, by_ms = by_ms }
-    value, err, info = other.line.call_in(frame, other.serve,
-      unpack(args, 1, args.n or #args))
-    if not value and err ~= nil then return "declined" end
-  else
-    if self.host.elsewhere then
-      local limit_ms = limit_of(stage, by_ms, now_ms)
-      by_ms = limit_ms < UNBOUNDED and now_ms + limit_ms or nil
-      local result, answer, of_guard = ask_elsewhere(self, stage, line, other, call, by_ms)
-      if result then return result, answer, of_guard end
-    end
-    local answered
-    answered, value, err, info =
-      other.chain:run(other.line, other.policy, call, here, nil, nil, by_ms)
-    if answered == nil then return "gone" end
-    if not answered or err ~= nil then return "declined" end
-  end
-  info = info or {}
-  return "answered", value, {
-    source = "guard", guard = stage.guard, age_ms = info.age_ms, id = info.id,
-    durable = info.durable, within_ms = info.within_ms, cancel = info.cancel,
-  }
-end
-
---- What is on the disk when its caller is told so: now, after a wait, or (info.durable) when the
---- host likes to know.
-local function make_durable(self, queue, entry, now_ms, info, timeout_ms)
-  local function durable(done) queue:durable(entry, now_ms, done) end
-  if self.host.waits_later then
-    info.durable, info.within_ms = durable, timeout_ms
-    function info.cancel() queue:cancel(entry) end
-    return true
-  end
-  local ok, message = false, nil
-  if self.host.wait then ok, message = self.host.wait(durable) end
-  if ok == false then return queue:commit(entry, now_ms) end
-  return ok, message
-end
-
---- The call is kept, to be made when the dependency is back.
-function ask.queue(self, stage, line, call, _, now_ms, _, asked)
-  local queue = self.durables.queues[stage.queue]
-  if not queue or was_sent(call) and not stage.sent then return "declined" end
-  local question, fault = self.question(call)
-  if not question then return fault and "failed" or "declined", fault end
-  question.key = line.key
-  local entry, message = queue:push(question, now_ms)
-  if not entry then return message == "full" and "full" or "failed", message end
-  local info = { source = "queue", id = entry.id }
-  local ok
-  ok, message = make_durable(self, queue, entry, now_ms, info, stage.timeout_ms)
-  if not ok then return "failed", message end
-  if asked and asked.is_over then queue:cancel(entry) end
-  return "answered", entry.id, info
-end
-
---- A function of its own: LuaJIT compiles none in which another is made.
-local function ask_by_host(self, stage, line, call, trail, now_ms, limit_ms, by_ms)
-  local answer
-  local asked = { is_over = false }
-  local in_time = self.host.run(limit_ms, function()
-    answer = { ask[stage.kind](self, stage, line, call, trail, now_ms, by_ms, asked) }
-  end)
-  asked.is_over = true
-  if not in_time then return "timeout" end
-  return answer[1], answer[2], answer[3], answer[4]
-end
-
---- Only a guard's calls and a queue's disk are waited for, so only they are given up; all else is
---- found out to be late when it ends.
-local function ask_in_time(self, stage, line, call, trail, now_ms, limit_ms, by_ms)
-  if limit_ms <= 0 then return "timeout" end
-  if self.host.run and limit_ms < UNBOUNDED and WAITS[stage.kind] then
-    return ask_by_host(self, stage, line, call, trail, now_ms, math.ceil(limit_ms), by_ms)
-  end
-  return ask[stage.kind](self, stage, line, call, trail, now_ms, by_ms)
-end
 
 -- ---- The chain --------------------------------------------------------------------------------
 
@@ -424,7 +181,7 @@ local function keep(self, stage, line, value, bytes, call, ...)
     call = call or {
       result = value, key = line.key, ended_by = "answer", args = { n = select("#", ...), ... },
     }
-    key = key_of(self, stage, line, call)
+    key = key_of(stage, line, call, self.fault)
   else
     key = key_of_arguments(line, ...)
   end
@@ -446,7 +203,7 @@ end
 ---@param fits fun(value: any): boolean whether that is the value meant
 function Chain:renew(line, call, fits)
   for _, stage in ipairs(self.keeping) do
-    local key = key_of(self, stage, line, call)
+    local key = key_of(stage, line, call, self.fault)
     if key ~= nil then self.stores[stage]:renew(key, line.native:now(), fits) end
   end
 end
@@ -459,7 +216,7 @@ end
 ---@return neap.Refresh|nil due if it is to be refreshed: refreshed(due) when that has ended
 function Chain:kept_now(line, policy, call)
   local stage = self.revalidates[policy]
-  local key = stage and key_of(self, stage, line, call)
+  local key = stage and key_of(stage, line, call, self.fault)
   if key == nil then return nil, nil, nil end
   local now_ms = line.native:now()
   local value, age_ms = self.stores[stage]:get(key, now_ms, stage.max_age_ms or UNBOUNDED)

@@ -1,5 +1,5 @@
 --- The short way to a last good answer: Chain:first_good beside Chain:run.
-local fallback = require "neap.fallback"
+local kept_key = require "neap.kept_key"
 local fixture = require "tests.lua.fixture"
 
 local function last_good(fields)
@@ -13,7 +13,7 @@ local function short(...)
   local g, now = fixture.guard { stages = { ... } }
   return g, now, function(id)
     local first = g.chain:first_good(g.policy)
-    return first(fallback.id_prefix(g.line) .. id, g.line.native:now())
+    return first(kept_key.id_prefix(g.line) .. id, g.line.native:now())
   end
 end
 
@@ -76,8 +76,8 @@ describe("the short way to a last good answer", function()
     g:at("eu")
     g:remember({ id = "a", key = "eu" }, "eu's")
     local first, now_ms = g.chain:first_good(g.policy), g.line.native:now()
-    assert.equal("eu's", (first(fallback.id_prefix(g:at("eu")) .. "a", now_ms)))
-    assert.is_nil((first(fallback.id_prefix(g.line) .. "a", now_ms)))
+    assert.equal("eu's", (first(kept_key.id_prefix(g:at("eu")) .. "a", now_ms)))
+    assert.is_nil((first(kept_key.id_prefix(g.line) .. "a", now_ms)))
   end)
 
   it("answers, counts and forgets what the general way does, whatever is asked", function()
