@@ -71,7 +71,7 @@ cat <<EOF
 
   upstream  http://localhost:$upstream_port    a flag provider that misbehaves when told to
   neap      http://localhost:$listen_port    in front of it, with $policy
-  admin     http://localhost:$admin_port    /metrics /breakers /policies
+  admin     http://localhost:$admin_port    a page, in a browser; /metrics /breakers /policies
 
 Try, in another terminal:
 

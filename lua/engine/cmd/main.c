@@ -18,6 +18,7 @@
 #include "serve.h"
 
 int luaopen_neap_core(lua_State *L);
+int luaopen_luv(lua_State *L);
 
 static int l_embedded(lua_State *L) {
   const neap__embedded *module = lua_touserdata(L, lua_upvalueindex(1));
@@ -38,6 +39,8 @@ static void preload_modules(lua_State *L) {
   }
   lua_pushcfunction(L, luaopen_neap_core);
   lua_setfield(L, -2, "neap.core");
+  lua_pushcfunction(L, luaopen_luv); /* with a loop of its own */
+  lua_setfield(L, -2, "luv");
   lua_pushcfunction(L, luaopen_neap_lab_native);
   lua_setfield(L, -2, "neap.lab.native");
   lua_pop(L, 2);

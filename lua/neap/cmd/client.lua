@@ -58,6 +58,15 @@ local function refusal_of(status, body, where, path)
   return said, status
 end
 
+--- Whom the options name, for who asks in a way of his own.
+---@param given table options that were given
+---@return { host: string, port: integer, where: string, token?: string }
+function client.target(given)
+  local at = given.admin or readers.listen(DEFAULT)
+  local _, where = url_of(given, "/")
+  return { host = at.host, port = at.port, where = where, token = (token_of(given)) }
+end
+
 --- What a page says; or nil, why not in a line, and the status it was refused with: none if nobody
 --- could be asked.
 ---@param host neap.cmd.host

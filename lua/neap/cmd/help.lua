@@ -14,6 +14,7 @@ neap: a circuit breaker in front of what your program calls
   neap simulate SCENARIO                     what outages do to fleets, retries and breakers
 
   neap status                                what is open in a neap that runs, since when and why
+  neap top                                   the same all the time, in a terminal
   neap mode NAME MODE                        forced_open, forced_closed; policy: as the policy says
   neap trip NAME                             opens a breaker
   neap reset NAME                            closes it

@@ -9,6 +9,7 @@ local options = require "neap.cmd.options"
 local plans = require "neap.cmd.plan"
 local queue = require "neap.cmd.queue"
 local suggest = require "neap.suggest"
+local top = require "neap.cmd.top"
 
 local cmd = {}
 
@@ -105,7 +106,7 @@ end
 
 --- Those of modules of their own: they ask a neap that runs; are for those who write policies;
 --- look after queues.
-for _, commands in ipairs { operate, develop, queue } do
+for _, commands in ipairs { operate, top, develop, queue } do
   for name in pairs(commands.specs) do
     COMMANDS[name] = function(argv, host) return run_of(commands, name, argv, host) end
   end
