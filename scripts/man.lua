@@ -10,7 +10,7 @@ local neap = assert(arg[1], "which program?")
 
 local DATE = "January 1, 2026"
 local COMMANDS = {
-  "serve", "new", "check", "test", "replay", "simulate", "status", "top", "mode", "trip", "reset",
+  "serve", "new", "check", "test", "replay", "tune", "simulate", "status", "top", "mode", "trip", "reset",
   "params", "queue",
 }
 local SECTIONS = {

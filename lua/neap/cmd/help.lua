@@ -11,6 +11,8 @@ neap: a circuit breaker in front of what your program calls
   neap check PATH...                         are these policies right, and what do they amount to?
   neap test PATH...                          do they do what their tests say?
   neap replay LOG... --policy FILE           what a policy would have done to the calls in a log
+  neap tune LOG... --policy FILE --vary KEY=VALUES
+                                             which thresholds the log would have asked for
   neap simulate SCENARIO                     what outages do to fleets, retries and breakers
 
   neap status                                what is open in a neap that runs, since when and why

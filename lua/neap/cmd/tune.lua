@@ -33,7 +33,7 @@ local SPEC = {
     help = "whose numbers are varied" },
   { name = "vary", value = "KEY=VALUES", example = "trip.failure_rate=0.2..0.8", many = true,
     help = "a key of the policy, and its values: LO..HI, LO..HI:STEP,\n"
-      .. "or A,B,C; none: without it. Several: every combination" },
+      .. "or A,B,C; none: without it; of several every combination" },
 }
 for _, option in ipairs(of_replay { "params", "format", "log-format", "map", "key", "of", "seed" })
 do
@@ -51,7 +51,7 @@ tune.specs = { tune = SPEC }
 tune.help = { tune = [[
 neap tune: which thresholds last week's log would have asked for
 
-  neap tune LOG... --policy FILE --vary KEY=VALUES [--vary KEY=VALUES] [options]
+  neap tune LOG... --policy FILE --vary KEY=VALUES [options]
 
 Replays the log through the policy with every combination of the values, and shows those of which
 none is beaten: no other spares more waiting and costs fewer good calls. One of them is recommended,
