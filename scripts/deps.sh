@@ -49,7 +49,8 @@ test     lua5.1:http.request      lua-http              HTTP in Lua
 test     command:luarocks         luarocks              the rock
 test     command:mandoc           mandoc                lint of the manual page
 test     command:fakeroot         fakeroot              the Debian packages, for who is not root
-test     command:promtool         prometheus            metrics format check
+test     command:promtool         prometheus            metrics format check, alert rules
+test     command:prometheus       prometheus            the alert rules in an outage
 test     command:spin             spin                  model check
 test     command:openssl          openssl               certificates for the TLS tests
 test     command:nginx            nginx-light           an upstream that speaks HTTP/2

@@ -1,5 +1,6 @@
 local guards = require "tests.support.guards"
 local metrics = require "neap.metrics"
+local every_host = require "tests.support.series"
 local version = require "tests.lua.version"
 
 -- A strict reader of the text format: complains about whatever a server could stumble over.
@@ -115,6 +116,22 @@ describe("the metrics page", function()
     assert.equal(0, value(page, "neap_policy_reloads_total",
       { policy = "flags", result = "failed" }))
     assert.equal(1, value(page, "neap_policy_info", { policy = "flags", hash = "0123abcd" }))
+  end)
+
+  it("has all that every host has to have, from the start", function()
+    every_host.check(metrics.text { (guards.new("flags")) }, "flags", "default")
+  end)
+
+  it("has so many series a breaker as docs/operations.md says, and no breaker without end",
+    function()
+    local file = assert(io.open((os.getenv "NEAP_ROOT" or ".") .. "/docs/operations.md"))
+    local said = tonumber(file:read("*a"):match "A breaker has (%d+), its histogram included")
+    file:close()
+    local guard = require("neap.guard").new(guards.policy("flags"),
+      { max_keys = 10, log = function() end })
+    for i = 1, 30 do guards.call(guard, 200, 1, "client" .. i) end
+    local _, lines = metrics.text({ guard }):gsub('\n[%w_]+{policy="flags",key="', "")
+    assert.equal(said * (10 + 2), lines)
   end)
 
   it("has the same series before and after a whole cycle", function()

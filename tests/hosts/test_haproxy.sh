@@ -142,6 +142,7 @@ lua_file many "$options, panel = '$panel'" '
 cycle many lua-load-per-thread 4 "backend call
   http-request use-service lua.call"
 curl -sf "$site/metrics" | promtool check metrics >/dev/null || fail "the metrics page is not right"
+curl -sf "$site/metrics" | $lua tests/support/series.lua plain default || fail "series are missing"
 
 # ---- What it came to ----
 

@@ -144,6 +144,7 @@ state plain 0
 metric 'neap_probes_total{policy="plain",key="default"} 1'
 metric 'neap_probes_in_flight{policy="plain",key="default"} 0'
 curl -sf "$site/metrics" | promtool check metrics >/dev/null || fail "the metrics page is not right"
+curl -sf "$site/metrics" | $lua tests/support/series.lua plain default || fail "series are missing"
 
 # A neutral probe gives its slot back.
 for _ in 1 2 3; do gets 500 "/plain/?how=500"; done

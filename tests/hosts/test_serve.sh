@@ -86,6 +86,7 @@ within 5 up_and_running
 has_metric 'neap_calls_total{policy="flag_provider",key="default",outcome="success"} 1' ||
   fail "B163: a call was made that no breaker counted"
 curl -sf "$pages/metrics" | promtool check metrics || fail "the metrics page is not right"
+curl -sf "$pages/metrics" | $lua tests/support/series.lua flag_provider default || fail "series are missing"
 [ "$(status -I "$pages/metrics")" = 200 ] || fail "HEAD is not answered"
 [ "$(status "$pages/breakers/flag_provider/default")" = 200 ] || fail "no such breaker"
 [ "$(status -H 'Host: evil.example' "$pages/breakers")" = 403 ] || fail "DNS rebinding"

@@ -24,7 +24,9 @@ local command = {}
 
 function command.check()
   local names, runbook, tests = {}, read "docs/runbook.md", read "ops/alerts_test.yml"
-  for name in read("ops/alerts.yml"):gmatch "\n      %- alert: (%w+)" do names[#names + 1] = name end
+  for name in read("ops/alerts.yml"):gmatch "\n      %- alert: (%w+)" do
+    names[#names + 1] = name
+  end
   assert(#names >= 10, "few alerts")
   local links = read "ops/alerts.yml"
   for _, name in ipairs(names) do
