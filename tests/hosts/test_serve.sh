@@ -162,12 +162,12 @@ uv.run()
 for status, count in pairs(heard) do print(count, status) end
 END
 log=$dir/few.log
-(ulimit -n 144; exec "$neap" serve --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" \
+(ulimit -n 192; exec "$neap" serve --listen 127.0.0.1:$listen --upstream "http://127.0.0.1:$up" \
   --policy "$dir/flag_provider.lua" --admin 127.0.0.1:$admin) 2>"$log" &
 pid=$!
 pids="$pids $pid"
 within 5 up_and_running
-logged 'at most 40 clients at once: only 144 files may be open' || fail "it does not say so"
+logged 'at most 40 clients at once: only 192 files may be open' || fail "it does not say so"
 curl -s -X POST "http://127.0.0.1:$up/_fail?mode=slow&ms=150" -o /dev/null
 timeout 20 "${LUA:-lua5.4}" "$dir/many.lua" "$listen" >"$dir/heard" || fail "not all are answered"
 curl -s -X POST "http://127.0.0.1:$up/_fail?mode=ok" -o /dev/null

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ROOM_ADMIN 16 /* clients of the admin pages */
+#define ROOM_ADMIN 64 /* clients of the admin pages: in an outage everybody has the page open */
 
 /* How many clients of so many routes may be connected at once: what the files are enough for, at
  * most http_limits_default().connections.  Raises the limit of files as far as that needs and the
