@@ -7,6 +7,9 @@
 #define LOOKED ((size_t)64 << 10) /* bytes */
 #define LINES  20                 /* of which one has to be of the format */
 
+#define SAMPLED     200  /* lines, for the unit of durations */
+#define SAMPLE_LINE 8192 /* longer ones are not looked at */
+
 static const struct {
   const char *name, *what;
 } formats[FORMAT_COUNT] = {
@@ -32,16 +35,16 @@ bool lab_format_of(lab_text name, lab_format *out) {
 static const struct {
   const char *what, *format;
 } access_logs[] = {
-    {"access log, combined",
-     "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent "
-     "\"$http_referer\" \"$http_user_agent\""},
     {"access log, combined with the host in front",
      "$host $remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent "
      "\"$http_referer\" \"$http_user_agent\""},
-    {"access log, common",
-     "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent"},
+    {"access log, combined",
+     "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent "
+     "\"$http_referer\" \"$http_user_agent\""},
     {"access log, common with the host in front",
      "$host $remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent"},
+    {"access log, common",
+     "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent"},
 };
 
 /* ---- Looking at lines ------------------------------------------------------------------------ */
@@ -118,7 +121,10 @@ static lab_format detect(lab_reader *r, sample s) {
   if (is_har(s)) return FORMAT_HAR;
   if (line.data[0] == '{') {
     bool is_envoys = has_text(line, "\"response_flags\"") && has_text(line, "\"response_code\"");
-    if (is_envoys) snprintf(r->what, sizeof r->what, "JSON lines, Envoy's");
+    if (is_envoys) {
+      snprintf(r->what, sizeof r->what, "JSON lines, Envoy's");
+      r->names.unit = UNIT_MS;
+    }
     return FORMAT_JSON;
   }
   if (detect_access_log(r, s)) return FORMAT_COMBINED;
@@ -188,6 +194,17 @@ static bool begin_template(lab_reader *r, lab_text format, char *error, size_t s
   return false;
 }
 
+static bool begin_format(lab_reader *r, const lab_options *options, const char *shown, char *error,
+                         size_t size) {
+  switch (r->format) {
+    case FORMAT_TEMPLATE: return begin_template(r, options->log_format, error, size);
+    case FORMAT_CSV: return begin_csv(r, shown, error, size);
+    case FORMAT_RECORDING: return begin_recording(r, shown, error, size);
+    case FORMAT_HAR: return begin_har(r);
+    default: return true;
+  }
+}
+
 bool reader_detect(lab_reader *r, const lab_options *options, const char *shown, char *error,
                    size_t size) {
   char *bytes;
@@ -210,13 +227,34 @@ bool reader_detect(lab_reader *r, const lab_options *options, const char *shown,
   if (r->format == FORMAT_COMBINED && is_given && !detect_access_log(r, s))
     return fail(error, size, shown, "is no access log, common or combined. Line 1 is", line);
   if (!r->what[0]) snprintf(r->what, sizeof r->what, "%s", formats[r->format].what);
-  switch (r->format) {
-    case FORMAT_TEMPLATE: return begin_template(r, options->log_format, error, size);
-    case FORMAT_CSV: return begin_csv(r, shown, error, size);
-    case FORMAT_RECORDING: return begin_recording(r, shown, error, size);
-    case FORMAT_HAR: return begin_har(r);
-    default: return true;
+  return begin_format(r, options, shown, error, size);
+}
+
+/* ---- A unit that no name tells --------------------------------------------------------------- */
+
+/* With a point in any of them they are seconds, unless one would be more than a minute. */
+static void guess_unit(lab_reader *r, sample s) {
+  lab_text line;
+  double most = 0;
+  bool has_any = false, has_point = false;
+  for (int i = 0; i < SAMPLED && sample_next(&s, &line) && line.length < SAMPLE_LINE; i++) {
+    char copy[SAMPLE_LINE];
+    lab_fields f;
+    double value;
+    bool has_fraction;
+    memset(&f, 0, sizeof f);
+    memcpy(copy, line.data, line.length);
+    if (reader_fields(r, copy, line.length, &f) != LAB_FINE) continue;
+    lab_text t = f.value[LAB_DURATION];
+    if (text_is_none(t) || f.unit[LAB_DURATION] != UNIT_GUESS) continue;
+    if (!text_number(t, &value, &has_fraction)) continue; /* it says its unit itself */
+    has_any = true;
+    has_point = has_point || has_fraction;
+    if (value > most) most = value;
   }
+  if (!has_any) return;
+  r->guessed = has_point && most <= 60 ? UNIT_S : UNIT_MS;
+  r->names.unit = r->guessed;
 }
 
 /* ---- Opening --------------------------------------------------------------------------------- */
@@ -228,9 +266,12 @@ static lab_reader *begin(lab_input *in, const lab_options *options, const char *
   if (!r) abort();
   r->in = in;
   r->names = *options->names;
-  if (reader_detect(r, options, shown, error, size)) return r;
-  reader_close(r);
-  return NULL;
+  if (!reader_detect(r, options, shown, error, size)) return reader_close(r), NULL;
+  char *bytes;
+  size_t n = input_peek(in, LOOKED, &bytes);
+  bool is_lines = r->format != FORMAT_RECORDING && r->format != FORMAT_HAR;
+  if (is_lines && r->names.unit == UNIT_GUESS) guess_unit(r, (sample){bytes, bytes + n});
+  return r;
 }
 
 lab_reader *reader_open(const char *path, const lab_options *options, char *error, size_t size) {

@@ -8,7 +8,9 @@ void fields_set(lab_fields *f, const lab_name *name, lab_text value) {
     f->header[f->headers].name = (lab_text){name->text + 5, (size_t)name->length - 5};
     f->header[f->headers++].value = value;
   }
-  if (name->role >= LAB_ROLE_COUNT || f->value[name->role].data) return;
+  if (name->role >= LAB_ROLE_COUNT) return;
+  bool is_finer = name->role == LAB_TIME && name->unit != UNIT_GUESS; /* $msec beside $time_local */
+  if (f->value[name->role].data && !is_finer) return;
   f->value[name->role] = value;
   f->unit[name->role] = name->unit;
 }
@@ -126,16 +128,19 @@ static bool is_nothing(lab_text t) {
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-static lab_damage read_duration(const lab_fields *f, lab_call *c) {
+static lab_damage read_duration(const lab_fields *f, const lab_names *n, lab_call *c) {
+  lab_unit unit = (lab_unit)f->unit[LAB_DURATION];
+  if (unit == UNIT_GUESS) unit = n->unit;
   lab_text t = f->value[LAB_DURATION];
   if (text_is_none(t)) return LAB_FINE;
-  c->has_duration = text_duration(t, (lab_unit)f->unit[LAB_DURATION], &c->duration_us);
+  c->has_duration = text_duration(t, unit, &c->duration_us);
   return c->has_duration ? LAB_FINE : LAB_BAD_DURATION;
 }
 
 /* A time is an end, from which the beginning follows; a start is one. */
-static lab_damage read_times(const lab_fields *f, lab_timer *timer, lab_call *c) {
-  lab_damage damage = read_duration(f, c);
+static lab_damage read_times(const lab_fields *f, const lab_names *n, lab_timer *timer,
+                             lab_call *c) {
+  lab_damage damage = read_duration(f, n, c);
   if (damage) return damage;
   uint64_t at_us;
   c->is_begin = f->value[LAB_START].data != NULL;
@@ -178,7 +183,8 @@ static lab_damage read_attempts(const lab_fields *f, const lab_call *whole, lab_
     *c = *whole;
     c->begin_us = begin_us;
     if (has_address) c->upstream = address;
-    if (has_status && !read_status(status, &c->status)) return LAB_BAD_STATUS;
+    bool answered = has_status && !text_is_none(status); /* else what nginx said instead */
+    if (answered && !read_status(status, &c->status)) return LAB_BAD_STATUS;
     if (has_time && !text_is_none(time)) {
       c->has_duration = text_duration(time, UNIT_S, &c->duration_us);
       if (!c->has_duration) return LAB_BAD_DURATION;
@@ -202,9 +208,10 @@ static lab_text key_of(const lab_fields *f, const lab_names *n, const lab_call *
   }
 }
 
-static lab_damage read_whole(const lab_fields *f, lab_timer *timer, lab_call *c) {
+static lab_damage read_whole(const lab_fields *f, const lab_names *n, lab_timer *timer,
+                             lab_call *c) {
   const lab_text *v = f->value;
-  lab_damage damage = read_times(f, timer, c);
+  lab_damage damage = read_times(f, n, timer, c);
   if (damage) return damage;
   if (!read_status(v[LAB_STATUS], &c->status)) return LAB_BAD_STATUS;
   c->grpc = grpc_of(v[LAB_GRPC]);
@@ -231,7 +238,7 @@ static lab_damage read_whole(const lab_fields *f, lab_timer *timer, lab_call *c)
 lab_damage fields_calls(const lab_fields *f, const lab_names *n, lab_timer *timer, lab_calls *out) {
   lab_call whole = {.grpc = -1};
   out->count = 0;
-  lab_damage damage = read_whole(f, timer, &whole);
+  lab_damage damage = read_whole(f, n, timer, &whole);
   if (damage) return damage;
   if (f->value[LAB_UP_STATUS].data || f->value[LAB_UP_TIME].data) {
     damage = read_attempts(f, &whole, out);

@@ -89,6 +89,7 @@ typedef struct lab_names {
   lab_name name[LAB_NAMES];
   lab_role key; /* the role that --key names; LAB_NO_ROLE: it names none */
   bool has_key;
+  lab_unit unit; /* of a duration whose name says none; UNIT_GUESS: by each itself */
 } lab_names;
 
 void names_open(lab_names *n);
@@ -112,7 +113,7 @@ typedef struct lab_fields {
   } header[LAB_HEADERS];
 } lab_fields;
 
-/* The line has that value.  The first of several goes. */
+/* The line has that value.  The first of several goes, but for a time that is finer. */
 void fields_set(lab_fields *f, const lab_name *name, lab_text value);
 
 /* ---- Calls ----------------------------------------------------------------------------------- */

@@ -64,22 +64,25 @@ static bool is_blank(const char *line, size_t length) {
   return true;
 }
 
+lab_damage reader_fields(lab_reader *r, char *line, size_t length, lab_fields *out) {
+  switch (r->format) {
+    case FORMAT_COMBINED:
+    case FORMAT_TEMPLATE: return template_read(&r->pattern, (lab_text){line, length}, out);
+    case FORMAT_CSV: return row_read(&r->row, line, length, out);
+    default: return object_read(&r->names, line, length, out);
+  }
+}
+
 static lab_damage read_line(lab_reader *r, char *line, size_t length, lab_calls *out) {
   lab_fields f;
-  lab_damage damage = LAB_FINE;
   out->count = 0;
   if (r->format == FORMAT_RECORDING) {
-    damage = recording_read(r->recording, (lab_text){line, length}, &out->call[0]);
+    lab_damage damage = recording_read(r->recording, (lab_text){line, length}, &out->call[0]);
     out->count = damage == LAB_FINE;
     return damage;
   }
   memset(&f, 0, sizeof f);
-  switch (r->format) {
-    case FORMAT_COMBINED:
-    case FORMAT_TEMPLATE: damage = template_read(&r->pattern, (lab_text){line, length}, &f); break;
-    case FORMAT_CSV: damage = row_read(&r->row, line, length, &f); break;
-    default: damage = object_read(&r->names, line, length, &f); break;
-  }
+  lab_damage damage = reader_fields(r, line, length, &f);
   return damage ? damage : fields_calls(&f, &r->names, &r->timer, out);
 }
 
@@ -237,6 +240,9 @@ void reader_close(lab_reader *r) {
 void reader_set_log(lab_reader *r, int log) { r->log = log; }
 lab_format reader_format(const lab_reader *r) { return r->format; }
 const char *reader_what(const lab_reader *r) { return r->what; }
+const char *reader_guessed(const lab_reader *r) {
+  return r->guessed == UNIT_S ? "s" : r->guessed == UNIT_MS ? "ms" : NULL;
+}
 const lab_input *reader_input(const lab_reader *r) { return r->in; }
 
 bool reader_seed(const lab_reader *r, lab_text policy, uint64_t *seed) {

@@ -59,6 +59,8 @@ void reader_set_log(lab_reader *r, int log); /* its number, as calls tell it; 0 
 
 lab_format reader_format(const lab_reader *r);
 const char *reader_what(const lab_reader *r); /* the format, for people */
+const char *
+reader_guessed(const lab_reader *r); /* the unit of durations that no name tells; NULL */
 const lab_input *reader_input(const lab_reader *r);
 bool reader_seed(const lab_reader *r, lab_text policy, uint64_t *seed);
 

@@ -30,6 +30,7 @@ struct lab_reader {
   int log; /* its number; 0 is the first */
   lab_names names;
   lab_timer timer;
+  lab_unit guessed; /* of durations, by the look of them; UNIT_GUESS: the names say it */
   lab_template pattern;
   lab_row row;
   recording *recording; /* NULL: it is none */
@@ -43,6 +44,9 @@ struct lab_reader {
   uint64_t last_us;                    /* the call before */
   uint64_t second, in_second, in_last; /* calls of the second under way, and of the one before */
 };
+
+/* What a line says, but for recordings. */
+lab_damage reader_fields(lab_reader *r, char *line, size_t length, lab_fields *out);
 
 /* Finds out the format, or takes the one that was given, and gets ready for the first line with a
  * call.  false: one line in error[size]. */

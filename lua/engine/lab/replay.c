@@ -330,6 +330,7 @@ static void push_logs(lua_State *L, const source *s) {
     set_text(L, "what", reader_what(r));
     lua_pushboolean(L, input_is_gzip(reader_input(r)));
     lua_setfield(L, -2, "is_gzip");
+    if (reader_guessed(r)) set_text(L, "guessed", reader_guessed(r));
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
 }

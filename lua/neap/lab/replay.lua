@@ -45,7 +45,8 @@ local replay = {}
 ---@field lanes neap.lab.replay.LaneResult[]
 
 ---@class (exact) neap.lab.replay.SourceResult what was read
----@field logs { path: string, format: string, what: string, is_gzip: boolean }[]
+---@field logs { path: string, format: string, what: string, is_gzip: boolean,
+---  guessed: string|nil }[] guessed: the unit of durations, which no name says
 ---@field lines integer
 ---@field calls integer
 ---@field from_ms integer since 1970: the first that began

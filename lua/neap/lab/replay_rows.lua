@@ -188,15 +188,21 @@ local function about_log(source, lanes, out)
   if source.without_duration == source.calls then
     add "The log does not say how long calls took: timeouts, slow calls and waiting are not known."
   elseif source.without_duration > 0 then
-    add("%s do not say how long they took: taken as no time.",
+    add("How long %s took is not said: taken as no time.",
       rows.counted(source.without_duration, "call"))
   end
+  for _, log in ipairs(source.logs) do
+    if log.guessed then
+      add("%s: nothing says the unit of durations; by the look of them they are %s. If not: --map "
+        .. "duration=NAME:%s.", log.path, log.guessed, log.guessed == "s" and "ms" or "s")
+    end
+  end
   if source.coarse > 0 then
-    add("%s have a time to the second: they were spread over it, as many as in the second before.",
+    add("The time of %s is to the second: spread over it, as many as in the second before.",
       rows.counted(source.coarse, "call"))
   end
   if source.aside > 0 then
-    add("%s are no call of the dependency (it was not asked) and were left out.",
+    add("%s: no call of the dependency, which was not asked; left out.",
       rows.counted(source.aside, "line"))
   end
   if source.missing > 0 then
@@ -232,8 +238,8 @@ function rows.unknowns(result)
   about_log(result.source, result.lanes, out)
   for _, lane in ipairs(result.lanes) do about_lane(lane, out) end
   if result.source.refused > 0 then
-    out[#out + 1] = ("%s were refused when they were made: nobody knows what they had come to, so "
-      .. "they are no probes, and are neither saved nor lost.")
+    out[#out + 1] = ("Refused in the log: %s. Nobody knows what that had come to, so it is no "
+      .. "probe, and neither saved nor lost.")
       :format(rows.counted(result.source.refused, "call"))
   end
   out[#out + 1] = "A call that would have been refused is taken to have ended as the log has it. "
