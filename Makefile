@@ -90,6 +90,7 @@ format:
 
 docs: build
 	@LUA_PATH="lua/?.lua;lua/?/init.lua;;" lua5.4 scripts/reference.lua docs/policies.md
+	@LUA_PATH="lua/?.lua;lua/?/init.lua;;" lua5.4 scripts/reference.lua docs/simulate.md
 	@page=$$(lua5.4 scripts/man.lua build/$(PRESET)/bin/neap) && printf "%s\n" "$$page" >docs/neap.1
 
 install: PRESET = install

@@ -10,8 +10,8 @@ local neap = assert(arg[1], "which program?")
 
 local DATE = "January 1, 2026"
 local COMMANDS = {
-  "serve", "new", "check", "test", "replay", "tune", "simulate", "status", "top", "mode", "trip", "reset",
-  "params", "queue",
+  "serve", "new", "check", "test", "replay", "tune", "simulate", "status", "top", "mode", "trip",
+  "reset", "params", "queue",
 }
 local SECTIONS = {
   { title = "Signals", name = "SIGNALS" },

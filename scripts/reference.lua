@@ -1,8 +1,11 @@
---- Writes the tables of docs/policies.md from neap.schema, between their marks:
+--- Writes the tables of docs/policies.md from neap.schema, and those of docs/simulate.md from
+--- neap.lab.sim.schema, between their marks:
 ---
 ---   <!-- keys: trip -->       the keys of that section; "policy" is the file itself
 ---   <!-- stage: last_good --> the options of that fallback stage
 ---   <!-- classify: http -->   what that classifier goes by
+---   <!-- scenario: call -->   the keys of that table of a scenario
+---   <!-- kinds: faults -->    its kinds of such a table, and their keys
 ---   ...
 ---   <!-- end -->
 ---
@@ -10,6 +13,7 @@
 ---   lua5.4 scripts/reference.lua FILE --check   says whether that would change anything
 
 local classify = require "neap.classify"
+local scenarios = require "neap.lab.sim.schema"
 local schema = require "neap.schema"
 
 local function cell(text) return (text:gsub("|", "\\|"):gsub("  +", " ")) end
@@ -32,6 +36,10 @@ local RANGES = {
   share = function() return "0 to 1" end,
   ["positive share"] = function() return "over 0, to 1" end,
   choice = function(spec) return '`"' .. table.concat(spec.choices, '"`, `"') .. '"`' end,
+  positive = function() return "over 0" end,
+  list = function() return "a list" end,
+  distribution = function() return "ms, or a table" end,
+  policy = function() return "a file, or a table" end,
   causes = function(spec) return 'a list of `"' .. table.concat(spec.choices, '"`, `"') .. '"`' end,
 }
 
@@ -64,6 +72,42 @@ function make.keys(section)
 end
 
 function make.stage(kind) return rows(assert(schema.stages[kind], "no stage " .. kind)) end
+
+function make.scenario(name)
+  return rows(assert(scenarios.tables[name], "no such table: " .. name))
+end
+
+--- What all kinds have is told once, at the end.
+function make.kinds(name)
+  local names, shared, out = {}, {}, { "| kind | | key | | range | default |",
+    "|---|---|---|---|---|---|" }
+  for kind in pairs(scenarios.kinds[name]) do names[#names + 1] = kind end
+  table.sort(names)
+  local function add(kind, doc, spec)
+    out[#out + 1] = ("| %s | %s | `%s` | %s | %s | %s |"):format(kind, doc, spec.key,
+      cell(spec.doc), cell(range_of(spec)), cell(default_of(spec)))
+  end
+  for _, spec in ipairs(scenarios.kinds[name][names[1]]) do
+    local is_shared = true
+    for _, kind in ipairs(names) do
+      local has = false
+      for _, other in ipairs(scenarios.kinds[name][kind]) do has = has or other.doc == spec.doc end
+      is_shared = is_shared and has
+    end
+    if is_shared then shared[#shared + 1], shared[spec.key] = spec, true end
+  end
+  for _, kind in ipairs(names) do
+    local shown, doc = ('`"%s"`'):format(kind), scenarios.docs[name][kind]
+    for _, spec in ipairs(scenarios.kinds[name][kind]) do
+      if not shared[spec.key] then
+        add(shown, doc, spec)
+        shown, doc = "", ""
+      end
+    end
+  end
+  for i, spec in ipairs(shared) do add(i == 1 and "all" or "", "", spec) end
+  return table.concat(out, "\n")
+end
 
 function make.classify(name)
   local out = { "| | verdict |", "|---|---|" }
@@ -108,7 +152,7 @@ local new = renewed(text)
 
 if mode == "--check" then
   if new ~= text then
-    print(path .. " is not what neap.schema says: run make docs")
+    print(path .. " is not what the schema says: run make docs")
     os.exit(1)
   end
 else

@@ -1,5 +1,7 @@
--- docs/policies.md says what neap.schema says: its tables are made from it.
+-- docs/policies.md says what neap.schema says, docs/simulate.md what neap.lab.sim.schema does:
+-- their tables are made from these.
 
+local scenarios = require "neap.lab.sim.schema"
 local schema = require "neap.schema"
 
 local root = assert(os.getenv("NEAP_ROOT"), "NEAP_ROOT is not set")
@@ -47,6 +49,29 @@ describe("the policy reference", function()
     end
     for kind in pairs(schema.stages) do
       assert.truthy(reference:find("<!-- stage: " .. kind .. " -->", 1, true), kind)
+    end
+  end)
+end)
+
+describe("the scenario reference", function()
+  local simulate = read(root .. "/docs/simulate.md")
+
+  it("has the tables that the schema makes", function()
+    assert.is_true(is_right(simulate), "run make docs")
+  end)
+
+  it("would be found out if one number were another", function()
+    local wrong, count = simulate:gsub("1 to 10000 |", "1 to 10001 |")
+    assert.equal(1, count)
+    assert.is_false(is_right(wrong))
+  end)
+
+  it("has every table and every kind", function()
+    for name in pairs(scenarios.tables) do
+      assert.truthy(simulate:find("<!-- scenario: " .. name .. " -->", 1, true), name)
+    end
+    for name in pairs(scenarios.kinds) do
+      assert.truthy(simulate:find("<!-- kinds: " .. name .. " -->", 1, true), name)
     end
   end)
 end)

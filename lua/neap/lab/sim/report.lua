@@ -156,7 +156,8 @@ local function right(text, width) return (" "):rep(width - utf8.len(text)) .. te
 ---@return string
 function report.text(result)
   local names, widths = run_names(result), {}
-  local parts = { ("%s: %s (%s)\n"):format(result.name, result.title, heading(result)) }
+  local title = result.title ~= result.name and ": " .. result.title or ""
+  local parts = { ("%s%s (%s)\n"):format(result.name, title, heading(result)) }
   local function add(text) parts[#parts + 1] = text end
   for i, name in ipairs(names) do widths[i] = max(14, utf8.len(name) + 2) end
   local head = { (" "):rep(LABEL) }
