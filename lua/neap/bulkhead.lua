@@ -13,7 +13,7 @@ local huge, max, min = math.huge, math.max, math.min
 
 local bulkhead = {}
 
-local LOOK_MS = 20
+local LOOKS, LEAST_MS = 8, 10 -- so often a waiter looks himself, and not sooner
 local LEASE_MS = 100 -- who was woken and has not run since will not
 
 ---@class neap.SlotQueue by place: who waits there
@@ -73,17 +73,11 @@ local function wait_at(host, queue, waiter, ms)
   return was_woken
 end
 
---- A slot may come back without a report (its permit was closed or collected): who waits looks, now
---- and then, where the host has timers; elsewhere the guard's sweep does.
-local function look_later(line, host)
-  local queue = line.queue
-  if queue.is_looked_at or not host.later then return end
-  queue.is_looked_at = true
-  host.later(LOOK_MS, function()
-    queue.is_looked_at = false
-    bulkhead.freed(line)
-    if next_of(queue, line.native:now()) then look_later(line, host) end
-  end)
+--- A slot may have come back without a report, which nobody tells: is one free, and is it the
+--- waiter's turn?
+local function may_go(line, queue, waiter)
+  local first = next_of(queue, line.native:now())
+  return free_slots(line) > queue.woken and (not first or first.at > waiter.at)
 end
 
 --- Waits until there may be a slot, or for so long.  Where nothing can wait it does not.
@@ -100,11 +94,13 @@ function bulkhead.wait(line, host, wait_ms)
   local until_ms = now_ms + wait_ms
   queue.last = queue.last + 1
   local waiter = { at = queue.last, until_ms = until_ms }
-  look_later(line, host)
-  local was_woken
+  local look_ms = max(LEAST_MS, wait_ms / LOOKS)
+  local was_woken, is_over
   repeat
-    was_woken = wait_at(host, queue, waiter, until_ms - line.native:now())
-  until not was_woken or free_slots(line) > 0 or line.native:now() >= until_ms
+    was_woken = wait_at(host, queue, waiter, min(look_ms, until_ms - line.native:now()))
+    is_over = line.native:now() >= until_ms
+  until is_over or was_woken and free_slots(line) > 0
+    or not was_woken and may_go(line, queue, waiter)
 end
 
 return bulkhead

@@ -436,39 +436,23 @@ describe("waiting for a slot", function()
     assert.same({ 1 }, all.began)
   end)
 
-  it("that nobody reports ends soon, where the host has timers", function()
+  it("ends soon after a slot has come back without a report, in the order in which they came",
+    function()
     local g, loop = guard_of "bulkhead = { concurrent = 1, wait_ms = 1000 },"
-    local all, timers = callers(g, loop), {}
-    function loop.host.later(ms, f) timers[#timers + 1] = { ms = ms, f = f } end
+    local all = callers(g, loop)
     local held = { assert(g:acquire()) }
     assert.equal(1, #held)
     all.start(1)
     all.start(2)
-    assert.same({ 1, true }, { #timers, timers[1].ms <= 50 })
-    table.remove(timers).f()
-    assert.equal(1, #timers) -- they wait still
+    loop.advance(200)
+    assert.same({}, all.began) -- they wait still
     held[1] = nil
     version.collect()
-    table.remove(timers).f()
-    loop.advance(0)
-    assert.same({ { 1 }, 1 }, { all.began, #timers })
+    loop.advance(125)
+    assert.same({ 1 }, all.began)
     all.finish(1)
     all.finish(2)
-    table.remove(timers).f()
-    assert.equal(0, #timers) -- nobody waits: no timer
-  end)
-
-  it("in vain leaves no timer behind, though no slot comes back", function()
-    local g, loop = guard_of "bulkhead = { concurrent = 1, wait_ms = 30 },"
-    local timers = {}
-    function loop.host.later(_, f) timers[#timers + 1] = f end
-    local permit = assert(g:acquire())
-    for _ = 1, 3 do loop.spawn(function() g:call(fixture.ok) end) end
-    loop.advance(31)
-    assert.equal(1, #timers)
-    table.remove(timers)()
-    assert.equal(0, #timers)
-    g:report(permit, "success")
+    assert.same({ { 1, 2 }, 0 }, { all.began, in_flight(g) })
   end)
 
   it("of many: never more than so many at once, and each is served or refused in time", function()
