@@ -12,7 +12,8 @@ end
 
 -- What an entry begins with -> where such functions are, and what they begin with there.
 local FUNCTIONS = {
-  { "guard:", "lua/neap/guard.lua", "Guard:", class = "neap.Guard" },
+  { "guard:", "lua/neap/guard.lua", "Guard:", class = "neap.Guard", more = {
+    "lua/neap/guard_lines.lua", "lua/neap/guard_log.lua", "lua/neap/guard_operate.lua" } },
   { "line:", "lua/types/call.lua", class = "neap.Line" },
   { "events:", "lua/neap/event.lua", "Queue:" },
   { "clock:", "lua/neap/clock.lua", "Manual:" },
@@ -26,7 +27,7 @@ local FUNCTIONS = {
   { "metrics.", "lua/neap/metrics.lua", "metrics." },
   { "panel:", "lua/types/core.lua", "Panel:" },
   { "t.", "lua/neap/testing.lua", "testing." },
-  { "bench:", "lua/neap/testing/bench.lua", "Bench:", more = "lua/neap/testing/expected.lua" },
+  { "bench:", "lua/neap/testing/bench.lua", "Bench:", more = { "lua/neap/testing/expected.lua" } },
   { "calls:", "lua/neap/testing/calls.lua", "Calls:" },
 }
 
@@ -86,7 +87,7 @@ end
 local function annotated(sort)
   local prefix, path, own = table.unpack(sort, 1, 3)
   local text, found = public(read(path)), {}
-  if sort.more then text = text .. public(read(sort.more)) end
+  for _, more in ipairs(sort.more or {}) do text = text .. public(read(more)) end
   if own then
     local name = own:gsub("%p", "%%%0")
     for method, parameters in text:gmatch("\nfunction " .. name .. "([%w_]+)%((.-)%)") do
