@@ -27,7 +27,7 @@ return {
   duration_ms = 300000,
   services = {
     caller = {
-      replicas = 10, arrivals = { { kind = "poisson", per_s = 200 } },
+      replicas = 5, arrivals = { { kind = "poisson", per_s = 100 } },
       calls = { { to = "dependency", timeout_ms = 500, policy = policy } },
     },
     dependency = {
