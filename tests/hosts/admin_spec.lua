@@ -175,6 +175,7 @@ describe("the admin pages", function()
   for _, case in ipairs {
     -- method  target                                  status  what is said
     { "GET",  "/breaker",                              404,    "did you mean /breakers?" },
+    { "GET",  "/events",                               501,    "this host keeps no events" },
     { "GET",  "/nothing/at/all",                       404,    "there are /breakers, /events, " },
     { "GET",  "/breakers/flasg",                       404,    "did you mean flags?" },
     { "GET",  "/breakers/zzz",                         404,    "there is flags" },

@@ -23,7 +23,7 @@ struct webhook {
   http_request request;
   neap_header headers[6];
   char id[64], length_text[24], bearer[TOKEN_MAX + 16];
-  bool has_token;
+  char token[TOKEN_MAX + 1]; /* "": none */
   char *body;
   size_t length, sent;
 
@@ -52,7 +52,8 @@ static void request_make(webhook *w) {
   add(w, "Content-Length", w->length_text);
   add(w, "User-Agent", "neap/" NEAP_VERSION);
   add(w, "Neap-Event-Id", w->id);
-  if (w->has_token) add(w, "Authorization", w->bearer);
+  snprintf(w->bearer, sizeof w->bearer, "Bearer %s", w->token);
+  if (w->token[0]) add(w, "Authorization", w->bearer);
 }
 
 /* ---- The answer ------------------------------------------------------------------------------ */
@@ -128,12 +129,8 @@ void webhook_post(webhook *w, const char *id, const char *body, size_t length) {
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 bool webhook_reload(webhook *w, char *error, size_t size) {
-  char token[TOKEN_MAX + 1];
-  if (!w->serve->plan.webhook.token_file) return true;
-  if (!token_read(w->serve->plan.webhook.token_file, token, error, size)) return false;
-  snprintf(w->bearer, sizeof w->bearer, "Bearer %s", token);
-  w->has_token = true;
-  return true;
+  const char *file = w->serve->plan.webhook.token_file;
+  return !file || token_read(file, w->token, error, size);
 }
 
 static void release(void *data) {
