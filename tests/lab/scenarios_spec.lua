@@ -238,6 +238,13 @@ describe("a mistake in a scenario", function()
       "b = {}"), "x:2: services.a.calls[1].policy.trip.rate: is not a key" },
     { with(ASKED .. ", calls = { { to = 'b', policy = { trip = { decide = print } } } }", "b = {}"),
       "x:2: print is not available to a policy" },
+    { with(ASKED .. ", calls = { { to = 'b', policy = { trip = { failures = 5 }, classify = "
+      .. "function() end } } }", "b = {}"), "x:2: services.a.calls[1].policy.classify: here a "
+      .. "policy has numbers, texts and tables of them; one with more in it is a file" },
+    { "return { name = 'x', duration_ms = 1000, services = {} }", "x:1: services: nobody asks for "
+      .. "anything: one of them needs arrivals, e.g. { { kind = \"poisson\", per_s = 100 } }" },
+    { "return { name = 'x', duration_ms = 1000, services = { a = 7 } }",
+      "x:1: services.a: 7: a table is needed" },
     { with(ASKED .. ", calls = { { to = 'b', policy = 'no/such.lua' } }", "b = {}"),
       "x:2: services.a.calls[1].policy: dir/no/such.lua: No such file or directory" },
     { with "arrivals = { { kind = 'even', per_s = 1000000 } }, replicas = 1e4", nil,
@@ -367,11 +374,12 @@ describe("neap simulate", function()
 end)
 
 it("the report of a run with nothing in it has room for nothing", function()
-  local text = "return { name = 's', duration_ms = 1000, services = { a = { arrivals = { { kind = "
-    .. "'even', per_s = 1, from_ms = 999 } }, latency = 10 } } }"
+  local text = "return { name = 's', title = 'a\\27[2J\\255', duration_ms = 1000, services = { "
+    .. "a = { arrivals = { { kind = 'even', per_s = 1, from_ms = 999 } }, latency = 10 } } }"
   local result = run.all(assert(scenario.parse(text, "s.lua")))
   assert.equal(0, result.runs[1].requests.count)
   assert.is_not_nil(report.html(result):find("requests from outside", 1, true))
   assert.is_nil(report.html(result):find "nan")
   assert.is_not_nil(report.text(result):find("requests from outside +0\n"))
+  assert.is_nil(report.text(result):find "\27")
 end)

@@ -266,6 +266,17 @@ describe("a call", function()
     assert.equal(0, call.opens_without_fault)
   end)
 
+  it("ends with the replica that made it, and is answered once", function()
+    local r = simulate(20000, [[
+      a = { arrivals = { { kind = "even", per_s = 10 } }, calls = { { to = "b",
+          retry = { attempts = 3 } } },
+        faults = { { kind = "restart", from_ms = 10050, for_ms = 100 } } },
+      b = { latency = 1000 }]])
+    -- ten were under way, all of them lost; the one that came while it was gone, too
+    assert.equal(11, r.requests.failed)
+    assert.is_true(r.requests.count <= r.services[1].received)
+  end)
+
   it("restarts with the breakers of its replica", function()
     local r = simulate(20000, [[
       a = { arrivals = { { kind = "even", per_s = 10 } }, calls = { { to = "b", policy = {

@@ -67,7 +67,7 @@ function graph.order(services, report, duration_ms)
       requests = requests + requests_of(arrivals, duration_ms or 0)
     end
   end
-  if not is_asked and #services > 0 then
+  if not is_asked then
     report("services", nil, 'nobody asks for anything: one of them needs arrivals, e.g. { { kind '
       .. '= "poisson", per_s = 100 } }')
   elseif requests > MOST_REQUESTS then

@@ -1,6 +1,7 @@
 --- What a simulation came to, for people and for programs: a column for each run.
 
 local axis = require "neap.lab.axis"
+local characters = require "neap.characters"
 local html = require "neap.lab.html"
 local json = require "neap.cmd.json"
 local svg = require "neap.lab.svg"
@@ -117,7 +118,7 @@ end
 
 local function run_names(result)
   local names = {}
-  for i, one in ipairs(result.runs) do names[i] = one.name or "" end
+  for i, one in ipairs(result.runs) do names[i] = characters.of(one.name or "") end
   return names
 end
 
@@ -157,8 +158,10 @@ local function right(text, width) return (" "):rep(width - utf8.len(text)) .. te
 function report.text(result)
   local names, widths = run_names(result), {}
   local title = result.title ~= result.name and ": " .. result.title or ""
-  local parts = { ("%s%s (%s)\n"):format(result.name, title, heading(result)) }
+  local parts = { ("%s%s (%s)\n"):format(result.name, characters.printable(title),
+    heading(result)) }
   local function add(text) parts[#parts + 1] = text end
+  for i, name in ipairs(names) do names[i] = characters.printable(name) end
   for i, name in ipairs(names) do widths[i] = max(14, utf8.len(name) + 2) end
   local head = { (" "):rep(LABEL) }
   for i, name in ipairs(names) do head[i + 1] = right(name, widths[i]) end
@@ -171,7 +174,9 @@ function report.text(result)
       add(table.concat(cells) .. "\n")
     end
   end
-  if result.lesson then add("\n" .. wrapped(result.lesson, 100) .. "\n") end
+  if result.lesson then
+    add("\n" .. characters.printable(wrapped(result.lesson, 100)):gsub("\\x0a", "\n") .. "\n")
+  end
   return table.concat(parts)
 end
 

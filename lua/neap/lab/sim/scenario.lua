@@ -179,7 +179,8 @@ end
 local function inline_policy(self, given, path, name)
   local copy, fault = parameters.copy(given)
   if not copy then
-    return self.report(path .. fault.key:sub(#"params" + 1), nil, fault.message)
+    return self.report(path .. fault.key:sub(#"params" + 1), nil, "here a policy has numbers, "
+      .. "texts and tables of them; one with more in it is a file")
   end
   copy.name = copy.name or name
   local made, err = policies.parse("return " .. source(copy), path)
@@ -258,6 +259,7 @@ local function read_services(self, given)
       services[#services + 1] = read_service(self, name, one, path)
     end
   end
+  if next(given) ~= nil and not services[1] then return {} end -- said above
   return graph.order(services, self.report, self.duration_ms)
 end
 
