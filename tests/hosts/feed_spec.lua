@@ -85,11 +85,11 @@ describe("the feed", function()
   end)
 
   it("keeps so many and no more", function()
-    push(1000)
+    push(100)
     local count = 0
     for key in pairs(now) do count = count + (type(key) == "number" and 1 or 0) end
     assert.equal(5, count)
-    assert.equal(1000, now.counts.transition)
+    assert.equal(100, now.counts.transition)
   end)
 
   it("has a comment for those who wait, so that a dead connection is found out", function()

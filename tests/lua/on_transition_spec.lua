@@ -5,11 +5,16 @@ local clocks = require "neap.clock"
 local guard = require "neap.guard"
 local policy = require "neap.policy"
 
+local function document()
+  local file = assert(io.open((os.getenv "NEAP_ROOT" or ".") .. "/docs/policies.md"))
+  local text = file:read "*a"
+  file:close()
+  return text:match "\n## on_transition:.-\n## "
+end
+
 --- The fields that the document names.
 local function described()
-  local file = assert(io.open((os.getenv "NEAP_ROOT" or ".") .. "/docs/policies.md"))
-  local rows = file:read("*a"):match("<!%-%- given: on_transition %-%->\n(.-)<!%-%- end")
-  file:close()
+  local rows = document():match "<!%-%- given: on_transition %-%->\n(.-)<!%-%- end"
   local fields = {}
   for row in rows:gmatch("\n(|[^\n]+)") do
     local names = row:match "^| (.-) |" or ""
@@ -121,6 +126,22 @@ describe("on_transition", function()
     g:adopt(parse "nil")
     g:reset()
     assert.same({ "warning x: new closed", "warning x: newer open" }, logged)
+  end)
+
+  it("does in the document's example what that says", function()
+    clock, logged = clocks.manual(100000), {}
+    local text = document():match "```lua policy\n(.-)\n```"
+    local g = guard.new(assert(policy.parse(text, "tickets.lua")), {
+      clock = clock, log = function(_, said) logged[#logged + 1] = said end,
+    })
+    g:trip(nil, 1000)
+    clock:advance(2 * 60 * 60 * 1000)
+    g:trip(nil, 1000)
+    assert.same({}, logged)
+    clock:advance(59 * 60 * 1000)
+    g:trip(nil, 1000)
+    assert.same({ "tickets: default has opened again within the hour: ask the ticket team" },
+      logged)
   end)
 
   describe("of a guard that is tended", function()
