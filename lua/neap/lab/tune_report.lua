@@ -5,10 +5,13 @@ local html = require "neap.lab.html"
 local json = require "neap.cmd.json"
 local problem = require "neap.problem"
 local svg = require "neap.lab.svg"
+local words = require "neap.lab.words"
 
 local report = {}
 
-local MOST_ROWS, MOST_IN_PAGE = 30, 500
+local count = words.count
+
+local MOST_ROWS, MOST_IN_PAGE, WIDTH = 30, 500, 100
 
 local NOT_KNOWN = {
   "A log says what calls came to, not what they would have come to: that a refused call would have "
@@ -26,11 +29,6 @@ local NOT_KNOWN = {
 ---@field verdict neap.lab.tune.Verdict
 ---@field left_out { count: integer, why: string|nil }
 ---@field log { calls: integer, from_ms: integer, to_ms: integer, damaged: integer }
-
-local function count(n)
-  local text = ("%.0f"):format(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (text:gsub("^,", ""))
-end
 
 local function value_text(value)
   if value == nil then return "none" end
@@ -226,7 +224,7 @@ function report.text(result)
       :format(beaten)
   end
   parts[#parts + 1] = ""
-  for _, sentence in ipairs(said(result)) do parts[#parts + 1] = sentence end
+  for _, sentence in ipairs(said(result)) do parts[#parts + 1] = words.wrapped(sentence, WIDTH) end
   local source = report.source(result)
   if source then parts[#parts + 1] = "\n  " .. source:gsub("\n", "\n  ") end
   return table.concat(parts, "\n") .. "\n"

@@ -5,6 +5,7 @@ local characters = require "neap.characters"
 local html = require "neap.lab.html"
 local json = require "neap.cmd.json"
 local svg = require "neap.lab.svg"
+local words = require "neap.lab.words"
 
 local report = {}
 
@@ -17,10 +18,7 @@ local NOT_KNOWN = "A model: requests take no time between services, a service is
 -- ---- Rows -------------------------------------------------------------------------------------
 
 local FORMATS = {
-  whole = function(n)
-    local text = ("%.0f"):format(n)
-    return (text:reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", ""))
-  end,
+  whole = words.count,
   share = function(n)
     if n > 0 and n < 0.0005 then return "under 0.1 %" end
     return ("%.1f %%"):format(n < 1 and n > 0.9994 and 99.9 or n * 100)
@@ -139,18 +137,6 @@ end
 
 local LABEL = 40
 
-local function wrapped(text, width)
-  local lines, line = {}, ""
-  for word in text:gmatch("%S+") do
-    if #line + #word + 1 > width and line ~= "" then
-      lines[#lines + 1], line = line, ""
-    end
-    line = line == "" and word or line .. " " .. word
-  end
-  lines[#lines + 1] = line
-  return table.concat(lines, "\n")
-end
-
 local function right(text, width) return (" "):rep(width - utf8.len(text)) .. text end
 
 ---@param result neap.lab.sim.Result
@@ -175,7 +161,7 @@ function report.text(result)
     end
   end
   if result.lesson then
-    add("\n" .. characters.printable(wrapped(result.lesson, 100)):gsub("\\x0a", "\n") .. "\n")
+    add("\n" .. characters.printable(words.wrapped(result.lesson, 100)):gsub("\\x0a", "\n") .. "\n")
   end
   return table.concat(parts)
 end
