@@ -141,9 +141,10 @@ function Guard:sweep()
   return soonest_ms
 end
 
---- Writes last good answers to their files, waits for the disk, and lets go of all files: before
---- the program ends.  The guard goes on without them.
+--- Tells the policy's on_transition what waits, writes last good answers to their files, waits for
+--- the disk, and lets go of all files: before the program ends.  The guard goes on without them.
 function Guard:close()
+  self.script:run()
   self.chain.durables:close(self.line.native:now())
 end
 

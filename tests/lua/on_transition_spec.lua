@@ -156,6 +156,14 @@ describe("on_transition", function()
       assert.equal(1, #logged)
     end)
 
+    it("is told what waits when the guard is closed", function()
+      local g = new(SAY)
+      g.is_tended = true
+      opened(g)
+      g:close()
+      assert.equal("warning x: " .. told[1], logged[1])
+    end)
+
     it("is told of a hundred that wait; that there were more is counted", function()
       local g = new "function(event) n = n + 1; if n == 100 then warn('hundred') end end"
       g.is_tended = true
