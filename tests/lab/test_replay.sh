@@ -104,6 +104,17 @@ head -n "$(wc -l <"$dir/seed2")" "$dir/seed1" >"$dir/once"
 tail -n "$(wc -l <"$dir/seed2")" "$dir/seed1" | cmp - "$dir/once"
 ! cmp -s "$dir/once" "$dir/seed2" || fail "another seed, the same jitter"
 
+# A page that asks nobody for anything, whatever keys are called.
+sed 's/"uri":"[^"]*"/"uri":"<script>alert(1)<\/script>"/' "$traffic/calls.jsonl" >"$dir/hostile"
+exits 0 "$dir/hostile" --policy "$dir/shop.lua" --policy "$dir/quick.lua" --key target --html "$dir/page.html"
+has "shop would have opened 3 times and refused 343 of 1,200 calls" "$dir/page.html"
+has "&lt;script&gt;alert(1)&lt;/script&gt;" "$dir/page.html"
+has "<th scope=\"col\">change</th>" "$dir/page.html"
+[ "$(grep -c '<figure' "$dir/page.html")" = 1 ] || fail "figures"
+! grep -qE '<script>alert|https?://[^w]|src=' "$dir/page.html" || fail "the page asks somebody"
+exits 1 "$traffic/calls.rec" --policy "$dir/shop.lua" --html "$dir/no/page.html"
+has "neap replay: $dir/no/page.html: No such file or directory" "$dir/out"
+
 # ---- What can't be read is one line that says so ---------------------------------------------------
 
 : >"$dir/empty"

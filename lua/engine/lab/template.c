@@ -152,8 +152,8 @@ static bool make_apache(making *m, lab_text f) {
       if (!add_part(m, find_directive(m->names, name), false, is_time, rest)) return false;
       i = to;
       continue;
-    } else if (f.data[i] == '%') {
-      i++;
+    } else if (f.data[i] == '%') { /* %% */
+      if (++i == f.length) return fail(m, "has a % without a letter", (lab_text){"%", 1});
     }
     if (!add_letter(m, f.data[i++])) return false;
   }
