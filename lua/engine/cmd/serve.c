@@ -20,9 +20,9 @@
 #include "route.h"
 #include "say.h"
 
-/* A scrape holds what it says of every breaker. */
+/* A scrape holds what it says of every breaker, and the page its last minutes. */
 #define LUA_BYTES             ((size_t)64 << 20)
-#define LUA_BYTES_PER_BREAKER ((size_t)16 << 10)
+#define LUA_BYTES_PER_BREAKER ((size_t)24 << 10)
 #define ADMIN_DRAIN_MS        500
 
 /* ---- Requests -------------------------------------------------------------------------------- */

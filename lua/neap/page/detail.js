@@ -18,15 +18,43 @@ function section(title, ...children) {
   return h("section", {}, h("h3", {}, title), ...children);
 }
 
+const BAND = { open: 6, half_open: 4, closed: 2 }; // heights, so that colour does not tell it alone
+
+/** The states of the same minutes, from its transitions, the newest first. */
+function draw_states(into, row, moves) {
+  const span = live.steps * live.step_ms,
+    begin = now_ms() - span,
+    parts = [];
+  let state = row.state,
+    end = span;
+  const put = from => {
+    const y = 6 - BAND[state];
+    parts.push(
+      svg("rect", { x: from, y, width: end - from, height: BAND[state], class: "is_" + state }),
+    );
+    end = from;
+  };
+  for (const move of moves.filter(one => !one.shadow)) {
+    if (move.at <= begin) break;
+    state = move.to;
+    put(Math.min(end, move.at - begin));
+    state = move.from;
+  }
+  put(0);
+  mark(into, "viewBox", `0 0 ${span} 6`);
+  into.replaceChildren(...parts);
+}
+
 function make_chart() {
   const chart = bars(),
+    states = svg("svg", { class: "states", preserveAspectRatio: "none", "aria-hidden": "true" }),
     most = h("span", { class: "most" }),
     text = h("p", { class: "hidden" });
   const from = h("span");
   const element = h(
     "div",
     {},
-    h("div", { class: "chart" }, chart, most),
+    h("div", { class: "chart" }, chart, states, most),
     h("div", { class: "axis" }, from, h("span", {}, "now")),
     h(
       "p",
@@ -37,12 +65,14 @@ function make_chart() {
         ["failed", "failed"],
         ["refused", "refused"],
       ].map(([name, said]) => h("span", { class: name }, said)),
+      "Below them: its state.",
     ),
     text,
   );
   return {
     element,
-    show(row) {
+    show(row, said) {
+      if (said) draw_states(states, row, said.moves);
       const n = draw_bars(chart, row.ring) / (live.step_ms / 1000);
       say(most, n ? `${number(n)} calls/s` : "no calls");
       say(from, lasting(live.steps * live.step_ms) + " ago");
@@ -87,6 +117,12 @@ function make_pairs() {
   };
 }
 
+/** As the log has it. */
+function in_utc(at) {
+  const text = new Date(at).toISOString();
+  return { datetime: text, title: text };
+}
+
 function make_moves() {
   const element = h("ol", { class: "moves" });
   let last = "";
@@ -102,7 +138,7 @@ function make_moves() {
             ? h(
                 "li",
                 { class: move.shadow ? "" : move.to },
-                h("time", { datetime: new Date(move.at).toISOString() }, clock(move.at)),
+                h("time", in_utc(move.at), clock(move.at)),
                 h("b", {}, move.shadow ? `shadow: ${move.to}` : STATES[move.to]),
                 h("p", {}, move.text),
               )
@@ -235,7 +271,7 @@ function make_view(row) {
     show(current, said) {
       mark($("detail"), "data-look", state.show(current));
       say(why, why_of(current));
-      chart.show(current);
+      chart.show(current, said);
       rules.show(current);
       const can = deeds_of(current).join();
       if (can !== offered) {

@@ -124,13 +124,14 @@ local function layout(columns)
   local widths = { state = 16, name = 16, limit = 24, rate = 8, p50 = 9, p99 = 9, fallbacks = 6,
     spark = 16 }
   local room = columns - 2
+  if columns < 40 then widths.state = 9 end
   for _, one in ipairs { { "p50", 140 }, { "spark", 118 }, { "fallbacks", 96 },
     { "limit", 76 }, { "p99", 60 }, { "rate", 50 } } do
     if columns < one[2] then widths[one[1]] = 0 end
   end
   for _, width in pairs(widths) do room = room - (width > 0 and width + 1 or 0) end
-  local more = math.max(math.min(room, 12), math.min(room // 2, 28))
-  widths.name = math.max(8, widths.name + more)
+  local more = room < 0 and room or math.max(math.min(room, 12), math.min(room // 2, 28))
+  widths.name = math.max(1, widths.name + more)
   widths.why = math.max(0, room - more)
   return widths
 end
@@ -294,11 +295,10 @@ local function said_lines(view, said, out)
   if is_table(said.policy.config) then config_lines(said.policy.config, out) end
 end
 
---- All about one, before it is cut to what is seen.
+--- All about one, before it is cut to what is seen: texts, or { text, its ink }, or { drawn = … }.
 local function detail_lines(view, row)
-  local text, look = state_text(view, row), select(2, known.look(row))
-  local out = { inked(view, "bold", characters.printable(row.id)), inked(view, look, text),
-    why_text(view, row), "" }
+  local _, look = known.look(row)
+  local out = { { row.id, "bold" }, { state_text(view, row), look }, why_text(view, row), "" }
   for _, rule in ipairs(view.known:rules(row)) do
     out[#out + 1] = ("  %-24s limit %s"):format(rule.text, rule.limit)
   end
@@ -306,9 +306,23 @@ local function detail_lines(view, row)
   out[#out + 1] = ("  %s calls/s   p50 %s   p99 %s   fallbacks of the policy %s"):format(
     number(view.known:rate(row)), short_ms(row.p50, row.over and row.p50 == row.p99),
     short_ms(row.p99, row.over), policy.fallbacks and known.percent(policy.fallbacks) or "-")
-  out[#out + 1] = "  " .. spark(view, row, math.max(1, math.min(view.columns - 4, 64)))
+  out[#out + 1] = { drawn = "  " .. spark(view, row, math.min(view.columns - 4, 64)) }
   said_lines(view, view.detail, out)
   return out
+end
+
+--- A text in lines of at most so many characters, the further ones indented.
+local function wrapped(text, width)
+  local lines, line = {}, nil
+  for space, word in characters.printable(text):gmatch "(%s*)(%S+)" do
+    local longer = line and line .. space .. word or space .. word
+    if line and characters.count(longer) > width then
+      lines[#lines + 1], longer = line, "      " .. word
+    end
+    line = longer
+  end
+  lines[#lines + 1] = line or ""
+  return lines
 end
 
 ---@param view neap.top.View
@@ -316,15 +330,15 @@ end
 ---@return string[] lines
 ---@return integer count of all there is to be seen
 function screen.detail(view, row)
-  local all = row and detail_lines(view, row) or { "  The breaker is gone." }
-  local lines, room = { top_line(view), second_line(view) }, view.rows - 3
-  for i = view.first, view.first + room - 1 do
-    local text = all[i] or ""
-    if not text:find "\27" then
-      text = cell(text, math.min(view.columns, characters.count(text)))
+  local all, lines = {}, { top_line(view), second_line(view) }
+  for _, one in ipairs(row and detail_lines(view, row) or { "The breaker is gone." }) do
+    if type(one) == "string" then one = { one } end
+    all[#all + 1] = one.drawn
+    for _, line in ipairs(one.drawn and {} or wrapped(one[1], view.columns)) do
+      all[#all + 1] = inked(view, one[2], cell(line, view.columns))
     end
-    lines[#lines + 1] = text
   end
+  for i = view.first, view.first + view.rows - 4 do lines[#lines + 1] = all[i] or "" end
   lines[view.rows] = bottom_line(view)
   return lines, #all
 end

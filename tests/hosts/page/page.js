@@ -76,6 +76,7 @@ async function detail(page) {
   await tile(page, "shop").getByRole("link").click();
   const dialog = page.getByRole("dialog");
   await until("transitions", async () => (await dialog.locator(".moves .open").count()) > 0);
+  assert.ok((await dialog.locator(".states .is_open").count()) > 0 && (await dialog.locator(".states .is_closed").count()) > 0);
   assert.match(await dialog.textContent(), /minimum_calls = 100.*length_ms = 10000/s);
   assert.equal(new URL(page.url()).hash, "#/flags/shop");
   await is_fit(page, "detail");
@@ -137,6 +138,8 @@ async function hostile(page) {
   assert.ok((await page.getByRole("dialog").getByRole("heading").first().textContent()).includes(HOSTILE));
   await is_fit(page, "hostile");
   await page.keyboard.press("Escape");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "flags/" + HOSTILE, "focus is on what was shown");
+  await page.evaluate(() => document.activeElement.blur());
   await page.goto(origin + "/#/flags/nobody");
   assert.match(await page.getByRole("dialog").textContent(), /There is no such breaker/);
   await page.keyboard.press("Escape");
