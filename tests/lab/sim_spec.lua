@@ -252,6 +252,16 @@ describe("a call", function()
     assert.is_true(shared.failed < each.failed / 4)
   end)
 
+  it("finds no slot of the bulkhead", function()
+    local call = simulate(20000, [[
+      a = { arrivals = { { kind = "even", per_s = 20 } }, calls = { { to = "b", policy = {
+        trip = { failures = 3 }, bulkhead = { concurrent = 5 } } } } },
+      b = { latency = 475 }]]).calls[1]
+    -- ten would be under way at once
+    assert.is_true(call.refused_by_bulkhead > 180 and call.refused_by_bulkhead < 210)
+    assert.same({ 0, 0, 0 }, { call.refused, call.good_lost, call.probes })
+  end)
+
   it("that a breaker refuses is lost for nothing where it would have been served", function()
     local r = simulate(40000, [[
       a = { arrivals = { { kind = "even", per_s = 10 } }, calls = { { to = "b", policy = {

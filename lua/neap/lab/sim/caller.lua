@@ -175,8 +175,12 @@ local function late(made)
   return settled(made, "timeout")
 end
 
-local function refused(call)
+local function refused(call, refusal)
   local self, target = call.self, call.self.to
+  if refusal.kind == "bulkhead" then
+    self.crowded = self.crowded + 1
+    return failed(call)
+  end
   self.refused = self.refused + 1
   self.slices:add("refused", self.agenda.now)
   if target:has_room(target:any(self.would)) then self.good_lost = self.good_lost + 1 end
@@ -185,12 +189,12 @@ end
 
 function attempt(call)
   local self = call.self
-  local guard, permit = self.policy and guard_of(self, call.replica), nil
+  local guard, permit, refusal = self.policy and guard_of(self, call.replica), nil, nil
   call.attempts = call.attempts + 1
   local now_ms = self.agenda.now
   if guard then
-    permit = guard:acquire()
-    if not permit then return refused(call) end
+    permit, refusal = guard:acquire()
+    if not permit then return refused(call, refusal) end
     if type(permit) == "userdata" and select(4, guard.line.native:about(permit)) == "probe" then
       self.probes = self.probes + 1
       self.slices:add("probes", now_ms)
@@ -248,7 +252,8 @@ function caller.new(world, from, spec, to, n, ended)
     timeout_ms = min(spec.timeout_ms or huge, policy and policy.timeout_ms or huge),
     uniform = world:stream(name .. " chance"), spread = world:stream(name .. " spread"),
     would = world:stream(name .. " would"), ended = ended, made = 0,
-    calls = 0, sent = 0, ok = 0, failed = 0, timeouts = 0, refused = 0, retries = 0, probes = 0,
+    calls = 0, sent = 0, ok = 0, failed = 0, timeouts = 0, refused = 0, crowded = 0, retries = 0,
+    probes = 0,
     good_lost = 0, opens = 0, opens_without = 0, flaps = 0, open = 0,
     is_open = {}, faults = {}, faulty = 0, times = meter.times(), probe_peak = meter.peak(),
     slices = meter.slices(world.slice_ms,

@@ -59,6 +59,7 @@ local CALL = {
   { "retries", "whole", function(c) return c.retries end, true },
   { "refused by a breaker", "whole", function(c) return c.refused end, true },
   { "  which would have been served", "whole", function(c) return c.good_lost end, true },
+  { "refused by a bulkhead", "whole", function(c) return c.refused_by_bulkhead end, true },
   { "probes", "whole", function(c) return c.probes end, true },
   { "  most in a second", "whole", function(c) return c.probes_peak_per_s end, true },
   { "  most in a tenth of one", "whole", function(c) return c.probes_peak_per_tenth end, true },
