@@ -45,7 +45,8 @@ function access.refusal(request, token, may_have_token)
   end
   if request.method == "GET" or request.method == "HEAD" then return nil end
   local origin, site = headers.origin, headers["sec-fetch-site"]
-  if (origin and origin ~= "http://" .. (headers.host or ""))
+  local own = "://" .. (headers.host or "") -- https where another server is in between
+  if (origin and origin ~= "http" .. own and origin ~= "https" .. own)
     or (site and site ~= "same-origin" and site ~= "none") then
     return problem(403, "Not from another page", "a browser sent this for "
       .. (origin or "another site"))

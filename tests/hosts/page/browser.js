@@ -26,7 +26,7 @@ exports.open = async (browser, origin, options = {}) => {
   });
   page.on("console", message => {
     // What the browser says of a neap that does not answer, or wants a token, is right.
-    if (message.type() === "error" && !/ERR_CONNECTION_|ERR_EMPTY_|status of 40[01]/.test(message.text())) wrong.push(message.text());
+    if (message.type() === "error" && !/ERR_CONNECTION_|ERR_EMPTY_|ERR_INCOMPLETE_|status of 40[01]/.test(message.text())) wrong.push(message.text());
   });
   page.wrong = async () => [...wrong, ...(await page.evaluate(() => window.violations))];
   await page.goto(options.address || origin + "/");

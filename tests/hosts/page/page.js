@@ -146,6 +146,12 @@ async function hostile(page) {
 }
 
 async function filter(page) {
+  await page.reload(); // at the beginning the keyboard is nowhere
+  await until("tiles", () => page.locator(".tile").count());
+  for (const [what, id] of [["to the breakers", "skip"], ["the filter", "search"]]) {
+    await page.keyboard.press("Tab");
+    assert.equal(await page.evaluate(() => document.activeElement.id), id, what);
+  }
   await page.keyboard.press("/");
   await page.keyboard.type("shop");
   await until("one is left", async () => (await page.locator(".tile").count()) === 1);
