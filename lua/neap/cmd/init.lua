@@ -113,7 +113,7 @@ for _, commands in ipairs { operate, top, develop, queue } do
 end
 
 --- The lab is large, and of Lua 5.4 alone: it is loaded when it is asked for.
-for _, name in ipairs { "replay", "simulate" } do
+for _, name in ipairs { "replay", "simulate", "tune" } do
   COMMANDS[name] = function(argv, host)
     return run_of(require("neap.cmd." .. name), name, argv, host)
   end
