@@ -173,24 +173,24 @@ end
 describe("a figure", function()
   it("draws a line, and breaks it where there is a gap", function()
     local figure = one_series("line", { 0, 25, 50, 75, 100 }, { 0, 10, false, 5, 0 / 0 })
-    assert.equal("M0,100.0L5000,0.0M15000,50.0", path_of(figure, "l s1"))
+    assert.equal("M0,99.0L5000,1.0M15000,50.0", path_of(figure, "l s1"))
   end)
 
   it("draws a step, which holds until the next", function()
     local figure = one_series("step", { 0, 50, 75, 100 }, { 1, 1, 5, 5 })
-    assert.equal("M0,90.0H10000H15000V50.0H20000", path_of(figure, "l s1"))
+    assert.equal("M0,89.2H10000H15000V50.0H20000", path_of(figure, "l s1"))
   end)
 
   it("draws an area down to the axis", function()
     local figure = one_series("area", { 0, 50 }, { 10, false })
-    assert.equal("M0,100.0V0.0H10000V100.0Z", path_of(figure, "a s1"))
+    assert.equal("M0,100.0V1.0H10000V100.0Z", path_of(figure, "a s1"))
   end)
 
   it("draws what a log axis can't hold at its edge", function()
     local figure = one_series("line", { 0, 50, 100 }, { 0, 10, 100 }, { panels = {
       { kind = "lines", label = "l", height = 100, y = { kind = "log" }, series = {
         { name = "a", x = { 0, 50, 100 }, y = { 0, 10, 100 } } } } } })
-    assert.equal("M0,100.0L10000,100.0L20000,0.0", path_of(figure, "l s1"))
+    assert.equal("M0,99.0L10000,99.0L20000,1.0", path_of(figure, "l s1"))
   end)
 
   it("draws states at heights of their own, and an open one that is shorter than a dot", function()

@@ -18,9 +18,10 @@ local LINE = 16 -- of the names above a plot
 local SHARES = { closed = 0.25, half_open = 0.62, open = 1 } -- of the strip's height
 local ORDER = { "closed", "other", "half_open", "open" } -- the later is drawn over the earlier
 local KINDS = 6 -- of lines
+local INSET = 1 -- a line at the edge of a plot is not cut in half
 
 --- About how wide a text is.
-function panels.text_width(text) return (utf8.len(text) or #text) * 6.1 end
+function panels.text_width(text) return (utf8.len(text) or #text) * 6.4 end
 
 --- A name that is too long for a picture.
 local function shortened(text, most)
@@ -83,7 +84,7 @@ local function y_placer(y, height)
     low, high = f(low), f(high)
   end
   return function(v)
-    return height - max(0, min(1, (f(v) - low) / (high - low))) * height
+    return height - INSET - max(0, min(1, (f(v) - low) / (high - low))) * (height - 2 * INSET)
   end
 end
 

@@ -54,7 +54,7 @@ th, td {
   vertical-align: top;
 }
 th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
-.n { text-align: right; font-variant-numeric: tabular-nums; }
+.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 tr.chosen td { background: var(--chosen); font-weight: 600; }
 figure { margin: 1.2rem 0 1.6rem; }
 figcaption { max-width: 46rem; margin-bottom: .4rem; }

@@ -127,7 +127,7 @@ local function params_text(one)
     if type(value) ~= "table" then parts[#parts + 1] = ("%s = %s"):format(name, tostring(value)) end
   end
   table.sort(parts)
-  return table.concat(parts, ", ")
+  return table.concat(parts, ", ") .. (parts[1] and "; " or "")
 end
 
 local function heading(result)
@@ -306,7 +306,8 @@ function report.html(result, given)
   end
   local runs = {}
   for i, one in ipairs(result.runs) do
-    runs[i] = ("%s: %s; %d events"):format(one.name or "the run", params_text(one), one.events)
+    runs[i] = ("%s: %s%s events"):format(one.name or "the run", params_text(one),
+      words.count(one.events))
   end
   body[#body + 1] = html.heading "How it was simulated"
   body[#body + 1] = html.list(runs)
