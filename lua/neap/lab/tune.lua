@@ -395,6 +395,8 @@ function tune.judge(rows, varied)
     verdict.why = "As it is: nothing that was tried is better by more than a hair."
   elseif best == now then
     verdict.why = "As it is: nothing that was tried spares more for what it costs."
+  elseif best.gain >= now.gain and best.lost <= now.lost then
+    verdict.why = "It spares no less and costs no more than the policy as it is."
   else
     verdict.why = "Here more of the one begins to cost more of the other: the knee of the front."
   end

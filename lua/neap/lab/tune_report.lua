@@ -163,7 +163,7 @@ local function said(result)
         count(now.opened))
   end
   list[#list + 1] = verdict.why
-  if chosen and verdict.same > 1 then
+  if chosen and verdict.same > 1 and not chosen.is_now then
     list[#list + 1] = ("%d versions come to the same; this one is in their middle."):format(
       verdict.same)
   end
