@@ -32,6 +32,7 @@ server:listen(16, function()
   server:accept(client)
   client:read_start(function(_, text)
     if not text then return client:close() end
+    if not text:find "^%u+ /" then return end -- a body that came by itself
     local file = io.open(heads, "ab")
     file:write(text)
     file:close()
@@ -75,7 +76,7 @@ ask() { # PATH [CURL OPTIONS]: with those fields
   curl -s -K "$dir/curl" "$sidecar$path" -o "$dir/body" -D "$dir/head" "$@"
 }
 # Only these fields, of one head or several.
-traces() { tr -d '\r' <"$1" | grep -iE '^(trace|baggage|.*b3|uber|sentry|x-amzn-trace|x-cloud-trace|server-timing)'; }
+traces() { tr -d '\r' <"$1" | grep -iE '^(trace|baggage|b3:|x-b3-|uber|sentry|x-amzn-trace|x-cloud-trace|server-timing)'; }
 
 ask /once
 traces "$dir/heads" | cmp - "$dir/fields" || fail "on the way to the upstream: $(cat "$dir/heads")"
