@@ -9,7 +9,7 @@ set -eu
 PATH=$PATH:/usr/sbin
 build=$(cd "$1" && pwd)
 root=$(cd "$(dirname "$0")/../.." && pwd)
-CALLS=2000 FEW=300 MANY=1000
+CALLS=20000 FEW=300 MANY=1000
 dir=$(mktemp -d)
 panel=/dev/shm/neap-bench-haproxy-$$
 pids=""
