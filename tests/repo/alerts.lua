@@ -2,14 +2,14 @@
 --- whole, and all it asks for is there.
 ---
 ---   lua5.4 alerts.lua check              the files alone
----   lua5.4 alerts.lua short FILE         the rules with each minute as 200 ms, written to FILE
+---   lua5.4 alerts.lua short FILE         the rules with each minute as 250 ms, written to FILE
 ---   lua5.4 alerts.lua queries            the dashboard's queries, one a line
 ---   lua5.4 alerts.lua data QUERY         reads Prometheus's answer: is there something in it?
 ---   lua5.4 alerts.lua firing             reads Prometheus's answer: which alerts fire
 
 local json = require "cjson"
 
-local MINUTE_MS = 200
+local MINUTE_MS = 250
 
 local function read(path)
   local file = assert(io.open(path))

