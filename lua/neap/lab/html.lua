@@ -17,7 +17,7 @@
 -- (Content-Security-Policy) lets nothing run or load but its own style and script, by their hash.
 
 local characters = require "neap.characters"
-local core = require "neap.core"
+local integrity = require "neap.integrity"
 local style = require "neap.lab.style"
 local zoom = require "neap.lab.zoom"
 
@@ -123,29 +123,6 @@ function html.details(summary, body)
   return ("<details><summary>%s</summary>\n%s</details>\n"):format(escape(summary), body)
 end
 
-local DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
-local function base64(bytes)
-  local text = bytes:gsub("..?.?", function(three)
-    local a, b, c = three:byte(1, 3)
-    local n = a << 16 | (b or 0) << 8 | (c or 0)
-    local four = ""
-    for shift = 18, 0, -6 do
-      local digit = (n >> shift & 63) + 1
-      four = four .. DIGITS:sub(digit, digit)
-    end
-    return four:sub(1, #three + 1) .. ("="):rep(3 - #three)
-  end)
-  return text
-end
-
-local function hash(text)
-  local bytes = core.library().digest(text):gsub("%x%x", function(hex)
-    return string.char(tonumber(hex, 16))
-  end)
-  return ("'sha256-%s'"):format(base64(bytes))
-end
-
 local PAGE = [[
 <!doctype html>
 <html lang="en">
@@ -177,8 +154,9 @@ local PAGE = [[
 ---@return string
 function html.page(given)
   local lead = given.lead and ('<p class="lead">%s</p>\n'):format(escape(given.lead)) or ""
-  return PAGE:format(hash(style), hash(zoom), escape(given.title), style, escape(given.title),
-    lead, table.concat(given.body), zoom)
+  local title = escape(given.title)
+  return PAGE:format(integrity.source(style), integrity.source(zoom), title, style, title, lead,
+    table.concat(given.body), zoom)
 end
 
 return html

@@ -1,14 +1,14 @@
 --- The page: one document with everything in it.  It asks for nothing but what is below its own
 --- address, and nothing in it is anybody's secret: what it shows it has to ask for, with the token.
 
-local core = require "neap.core"
+local integrity = require "neap.integrity"
 
 local page = {}
 
 local STYLES = { "style", "tiles", "dialogs" }
 local SCRIPTS = { "live", "draw", "tiles", "detail", "act", "main" }
 
---- The text of a file of this directory: inside the program, or beside this one.
+--- The text of a file of this directory: inside the program, or, in the source tree, beside this.
 local function text_of(name)
   local ok, text = pcall(require, "neap.page." .. name)
   if ok then return text end
@@ -30,24 +30,6 @@ local function together(names, ending)
   return table.concat(texts)
 end
 
-local LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-
---- A digest as a browser takes it: hexadecimal digits in base64.
-local function base64(hex)
-  local letters = {}
-  for i = 1, #hex, 6 do
-    local part = hex:sub(i, i + 5)
-    local bits = tonumber(part .. ("0"):rep(6 - #part), 16)
-    for j = 1, 4 do
-      local at = math.floor(bits / 64 ^ (4 - j)) % 64 + 1
-      letters[#letters + 1] = j <= #part / 2 + 1 and LETTERS:sub(at, at) or "="
-    end
-  end
-  return table.concat(letters)
-end
-
-local function source(text) return ("'sha256-%s'"):format(base64(core.library().digest(text))) end
-
 local POLICY = "default-src 'none'; script-src %s; style-src %s; img-src data:; "
   .. "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
   .. "require-trusted-types-for 'script'"
@@ -59,7 +41,8 @@ local function make()
   local parts = { style = together(STYLES, ".css"), script = script }
   return {
     body = text_of("index.html"):gsub("{{(%l+)}}", parts),
-    policy = POLICY:format(source(parts.script), source(parts.style)),
+    policy = POLICY:format(integrity.source(parts.script),
+      integrity.source(parts.style)),
   }
 end
 

@@ -189,10 +189,11 @@ end
 
 function attempt(call)
   local self = call.self
-  local guard, permit, refusal = self.policy and guard_of(self, call.replica), nil, nil
+  local guard, permit = self.policy and guard_of(self, call.replica), nil
   call.attempts = call.attempts + 1
   local now_ms = self.agenda.now
   if guard then
+    local refusal
     permit, refusal = guard:acquire()
     if not permit then return refused(call, refusal) end
     if type(permit) == "userdata" and select(4, guard.line.native:about(permit)) == "probe" then
