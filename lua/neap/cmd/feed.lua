@@ -31,17 +31,23 @@ Feed.__index = Feed
 local Follower = {}
 Follower.__index = Follower
 
-local function message(id, kind, fields)
-  return ("id: %s\nevent: %s\ndata: %s\n\n"):format(id, kind, json.line(fields))
+--- As it is sent: made when the first follower is told, for often there is none.
+local function text_of(one)
+  if not one.text then
+    one.text = ("id: %s\nevent: %s\ndata: %s\n\n"):format(one.fields.id, one.kind,
+      json.line(one.fields))
+    one.fields = nil
+  end
+  return one.text
 end
 
---- Another event: the same for every follower.
+--- Another event: the same for every follower.  The fields are not to be changed any more.
 ---@param kind string
 ---@param fields table
 function Feed:push(kind, fields)
   self.last = self.last + 1
   fields.id = ("%s-%d"):format(self.boot, self.last)
-  self[self.last] = message(fields.id, kind, fields)
+  self[self.last] = { kind = kind, fields = fields }
   self[self.last - self.kept] = nil
   self.counts[kind] = (self.counts[kind] or 0) + 1
   self.on_more()
@@ -103,7 +109,7 @@ function Follower:text()
   self.next = math.max(self.next, of.last - of.kept + 1)
   if self.next <= of.last then
     self.next, self.beats = self.next + 1, of.beats
-    return of[self.next - 1]
+    return text_of(of[self.next - 1])
   elseif self.beats ~= of.beats then
     self.beats = of.beats
     return ":\n\n"
