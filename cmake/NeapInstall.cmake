@@ -80,8 +80,7 @@ foreach(version IN LISTS lua_versions)
     LIBRARY DESTINATION "${NEAP_INSTALL_LIB_LUA}/${version}/neap" COMPONENT lua
   )
   install(DIRECTORY lua/neap
-    DESTINATION "${NEAP_INSTALL_SHARE_LUA}/${version}" COMPONENT lua
-    FILES_MATCHING PATTERN "*.lua" PATTERN "*.html" PATTERN "*.css" PATTERN "*.js"
+    DESTINATION "${NEAP_INSTALL_SHARE_LUA}/${version}" COMPONENT lua FILES_MATCHING PATTERN "*.lua"
   )
 endforeach()
 
@@ -111,6 +110,7 @@ foreach(text IN LISTS texts)
   file(WRITE "${PROJECT_BINARY_DIR}/installed/${text}" "${content}")
 endforeach()
 install(DIRECTORY "${PROJECT_BINARY_DIR}/installed/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT program)
+install(FILES docs/page.png DESTINATION "${CMAKE_INSTALL_DOCDIR}/docs" COMPONENT program)
 
 configure_package_config_file(cmake/neap-config.cmake.in neap-config.cmake INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file(neap-config-version.cmake COMPATIBILITY SameMinorVersion)

@@ -55,7 +55,7 @@ for name in $names; do
     *-dev) what='include/neap/|lib/[^/]+/(cmake/neap|pkgconfig)/|lib/[^/]+/libneap[a-z-]*\.so ->' ;;
     lib*) what='lib/[^/]+/libneap[a-z-]*\.so\.' ;;
     lua-neap) what='lib/[^/]+/lua/5\.[134]/neap/core\.so$|share/lua/5\.[134]/neap/.*\.lua$' ;;
-    neap) what='bin/neap$|share/neap/policies/|share/man/man1/neap\.1\.gz$' ;;
+    neap) what='bin/neap$|share/neap/(policies|ops)/|share/man/man1/neap\.1\.gz$' ;;
   esac
   ! grep -v '/$' "$tmp/files" | grep -Ev " \./usr/($what|share/doc/$name/)" || die "$name has that"
 done
