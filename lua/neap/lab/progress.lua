@@ -2,14 +2,11 @@
 --
 --   [########----------]  41 %  1,210,000 calls/s  12 s left
 
+local words = require "neap.lab.words"
+
 local progress = {}
 
 local WIDTH, EVERY_MS = 24, 200
-
-local function count(n)
-  local text = ("%.0f"):format(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (text:gsub("^,", ""))
-end
 
 local function left(ms)
   local s = math.ceil(ms / 1000)
@@ -36,7 +33,7 @@ function progress.new(host, noun)
     if now_ms - told_ms < EVERY_MS then return end
     told_ms = now_ms
     local ms = now_ms - began_ms
-    local rate = ("%s %s/s"):format(count(calls / ms * 1000), noun)
+    local rate = ("%s %s/s"):format(words.count(calls / ms * 1000), noun)
     local text
     if all and all > 0 then
       local share = math.min(1, done / all)
@@ -44,7 +41,7 @@ function progress.new(host, noun)
       text = ("[%s%s] %3.0f %%  %s  %s"):format(("#"):rep(bars), ("-"):rep(WIDTH - bars),
         math.floor(share * 100), rate, share > 0 and left(ms / share - ms) or "")
     else
-      text = ("%s %s  %s"):format(count(calls), noun, rate)
+      text = ("%s %s  %s"):format(words.count(calls), noun, rate)
     end
     host.err("\r" .. text .. "\27[K")
   end

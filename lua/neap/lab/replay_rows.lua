@@ -1,16 +1,11 @@
 --- What a replay has come to, as rows of words: for neap.lab.replay_text and neap.lab.replay_html.
 
 local axis = require "neap.lab.axis"
+local words = require "neap.lab.words"
 
 local rows = {}
 
---- 1234567 -> "1,234,567"
----@param n integer
----@return string
-function rows.count(n)
-  local text = ("%.0f"):format(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
-  return (text:gsub("^,", ""))
-end
+rows.count = words.count
 
 local count = rows.count
 
