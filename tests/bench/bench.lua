@@ -99,6 +99,14 @@ local sidecar = {
   { "neap last_good cpu us", "... last good answer" },
 }
 
+local replay = {
+  { "replay csv calls/s", "CSV, a shipped classifier" },
+  { "replay access log calls/s", "... access log, combined" },
+  { "replay json calls/s", "... JSON lines" },
+  { "replay own classify calls/s", "CSV, a classify of the policy's own" },
+  { "replay own key calls/s", "access log, a key of the policy's own" },
+}
+
 local peers = {
   { "eapache go-resiliency: closed", "go-resiliency (Go): closed" },
   { "eapache go-resiliency: 10 % fail", "... one of ten a failure" },
@@ -121,6 +129,7 @@ local function measure()
     { run.program "bench_memory", options.rounds },
     run.script("lua5.4", "lua.lua", "time", options.rounds),
     { "sh", here .. "/sidecar.sh", run.build(), 3 },
+    { "lua5.4", here .. "/replay.lua", run.build(), 3 },
   }
   if options.peers then
     programs[#programs + 1] = { "sh", here .. "/peers/peers.sh", run.build(), options.rounds }
@@ -153,9 +162,9 @@ local function print_table(found)
   end
 end
 
-local function print_sidecar(found)
-  print(("\n%-50s %9s   %s"):format("Sidecar, 16 connections", "", "min .. max"))
-  for _, row in ipairs(sidecar) do
+local function print_rows(title, rows, found)
+  print(("\n%-50s %9s   %s"):format(title, "", "min .. max"))
+  for _, row in ipairs(rows) do
     local m = found[row[1]]
     print(("  %-48s %9s   %-17s %s"):format(row[2], short(m.median),
       short(m.min) .. " .. " .. short(m.max), row[1]:match("%S+$")))
@@ -177,5 +186,6 @@ if options.json then
   print_json(found)
 else
   print_table(found)
-  print_sidecar(found)
+  print_rows("Sidecar, 16 connections", sidecar, found)
+  print_rows("neap replay, one process", replay, found)
 end

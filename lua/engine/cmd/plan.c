@@ -94,7 +94,7 @@ void plan_read(lua_State *L, int index, plan *out) {
   out->webhook = webhook_of(L);
   out->drain_ms = (uint64_t)number_of(L, "drain_ms");
   out->record = text_of(L, "record");
-  out->record_bytes = (uint64_t)number_of(L, "record_mb") << 20;
+  out->record_bytes = (uint64_t)number_of(L, "record_bytes");
   out->record_files = (uint32_t)number_of(L, "record_files");
   out->max_breakers = (uint32_t)number_of(L, "max_breakers");
 

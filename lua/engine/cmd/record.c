@@ -185,6 +185,12 @@ static void put_more(recorder *r, const engine_called *c) {
   }
 }
 
+static void put_missing(recorder *r) {
+  if (!r->missing) return;
+  put(r, "d %" PRIu64 "\n", r->missing);
+  r->missing = 0;
+}
+
 static void flush(recorder *r);
 
 static void on_call(void *data, const engine_called *c) {
@@ -195,10 +201,7 @@ static void on_call(void *data, const engine_called *c) {
     r->missing++;
     return;
   }
-  if (r->missing) {
-    put(r, "d %" PRIu64 "\n", r->missing);
-    r->missing = 0;
-  }
+  put_missing(r);
   int64_t offset_ms = (int64_t)(wall_ms() - c->now_ms) - r->wall_offset_ms;
   if (offset_ms > STEP_MS || offset_ms < -STEP_MS) put_time(r, c->now_ms);
   uint32_t key = key_of(r, c);
@@ -231,14 +234,19 @@ static void rotate(recorder *r) {
   r->fd = open(p->record, flags, 0600);
 }
 
+/* All of it, or nothing: what was written of it is taken back. */
 static bool write_all(recorder *r, const char *data, size_t size) {
+  off_t before = lseek(r->fd, 0, SEEK_END);
   while (size > 0) {
     ssize_t n = write(r->fd, data, size);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return r->failure = n < 0 ? errno : ENOSPC, false;
+    if (n <= 0) {
+      r->failure = n < 0 ? errno : ENOSPC;
+      if (before < 0 || ftruncate(r->fd, before) != 0) r->is_torn = true;
+      return false;
+    }
     data += n;
     size -= (size_t)n;
-    r->is_torn = true;
   }
   r->is_torn = false;
   return true;
@@ -257,10 +265,14 @@ static void work(uv_work_t *request) {
   write_all(r, r->writing.data, r->writing.used);
 }
 
+/* That it has, or says are missing. */
 static uint64_t calls_in(const chunk *c) {
   uint64_t calls = 0;
-  for (size_t i = 0; i < c->used; i++)
-    calls += c->data[i] == 'c' && (i == 0 || c->data[i - 1] == '\n');
+  for (size_t i = 0; i < c->used; i++) {
+    if (i > 0 && c->data[i - 1] != '\n') continue;
+    if (c->data[i] == 'c') calls++;
+    if (c->data[i] == 'd') calls += strtoull(c->data + i + 2, NULL, 10);
+  }
   return calls;
 }
 
@@ -378,6 +390,7 @@ bool record_open(serve *s, recorder **out, char *error, size_t size) {
 
 /* Nobody else writes. */
 static void close_now(recorder *r) {
+  if (ROOM - r->filling.used >= LINE_ROOM) put_missing(r);
   if (r->filling.used) {
     chunk rest = r->filling;
     r->filling = r->writing;

@@ -67,7 +67,7 @@ the fallback.guard stages of other policies that name its policy. Options on the
 before the file's. All there is:
 
   of the file   listen, admin, admin_token_file, params, policies, routes, state_dir, webhook,
-                webhook_token_file, record, record_mb, record_files, log_format,
+                webhook_token_file, record, record_bytes, record_files, log_format,
                 drain_ms, max_breakers
   of a route    name, upstream, policy; host, prefix, key
                 connect_ms  for a connection, 5000      answer_ms  without timeout_ms, 60000

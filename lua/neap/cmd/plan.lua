@@ -26,7 +26,7 @@ local DEFAULT_LISTEN, DEFAULT_ADMIN = "127.0.0.1:8080", "127.0.0.1:9464"
 ---@field drain_ms integer
 ---@field max_breakers integer
 ---@field record? string a file of calls
----@field record_mb integer
+---@field record_bytes integer
 ---@field record_files integer
 ---@field log_format "text"|"json"
 
@@ -72,8 +72,8 @@ plans.options = {
     help = "what is in it is sent along: Authorization: Bearer ..." },
   { name = "record", value = "FILE", example = "/var/lib/neap/calls",
     help = "where each call is recorded, for neap replay" },
-  { name = "record-mb", value = "N", example = "64", read = readers.megabytes,
-    help = "how large that gets before it becomes FILE.1; 64 if not given" },
+  { name = "record-bytes", value = "N", example = "67108864", read = readers.file_bytes,
+    help = "how large that gets before it becomes FILE.1; 64 MB if not\ngiven" },
   { name = "record-files", value = "N", example = "8", read = readers.files_kept,
     help = "how many are kept, the older ones numbered; 8 if not given" },
   { name = "log-format", value = "text|json", example = "json", read = readers.log_format,
@@ -187,7 +187,7 @@ function plans.make(given)
     webhook = first(given.webhook, values.webhook),
     webhook_token_file = first(given["webhook-token-file"], values.webhook_token_file),
     record = first(given.record, values.record),
-    record_mb = first(given["record-mb"], values.record_mb, 64),
+    record_bytes = first(given["record-bytes"], values.record_bytes, 64 * 1024 * 1024),
     record_files = first(given["record-files"], values.record_files, 8),
     log_format = first(given["log-format"], values.log_format, "text"),
     drain_ms = first(given["drain-ms"], values.drain_ms, 10000),
