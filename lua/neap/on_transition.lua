@@ -17,14 +17,15 @@ local LOST = "more than %d transitions at once: it was not told of all"
 local Script = {}
 Script.__index = Script
 
-local FIELDS = {
+--- What of an event it is given; and `text`.
+on_transition.fields = {
   "policy", "key", "from", "to", "cause", "measured", "limit", "calls", "epoch", "level", "open_ms",
   "flapping", "hash", "by", "at_ms",
 }
 
 local function copy_of(event)
   local copy = { text = tostring(event) }
-  for _, field in ipairs(FIELDS) do copy[field] = event[field] end
+  for _, field in ipairs(on_transition.fields) do copy[field] = event[field] end
   return copy
 end
 

@@ -3,10 +3,13 @@
 --
 --   call.statuss     nil for ever, which no outage can tell from a field that is not set: an error
 --   key(call)        what fails on samples, or makes a key of every id: a warning
+--   on_transition    is told of an opening and a closing of long ago: what fails is a warning
 --
 -- A program's own arguments can be anything, so nothing is said of what a function does to them.
 
 local core = require "neap.core"
+local event = require "neap.event"
+local on_transition = require "neap.on_transition"
 local problem = require "neap.problem"
 local reported = require "neap.reported"
 local round_of = require "neap.round"
@@ -143,6 +146,31 @@ local function try_rules(made, reads)
   end
 end
 
+local TRANSITIONS = {
+  { from = "closed", to = "open", cause = "failures", measured = 5, limit = 5, calls = 9, epoch = 1,
+    level = 1, open_ms = 5000, flapping = false },
+  { from = "half_open", to = "closed", cause = "probes", measured = 2, limit = 2, calls = 2,
+    epoch = 2, level = 1, open_ms = 0, flapping = false },
+}
+local LONG_AGO_MS = -2 ^ 40 -- what it remembers of that is of no consequence
+
+local TOLD = { text = true }
+for _, field in ipairs(on_transition.fields) do TOLD[field] = true end
+
+local function try_on_transition(made, reads, warn)
+  for _, one in ipairs(TRANSITIONS) do
+    local told = { policy = made.name, key = "default", hash = made.hash, at_ms = LONG_AGO_MS }
+    for field, value in next, one do told[field] = value end
+    local text = tostring(event.new(told))
+    told.text = text
+    local fault = made.on_transition(
+      strict(told, reads, "on_transition", "event", "a transition has", TOLD))
+    if fault then
+      warn("on_transition", (", tried with %s -> %s: %s"):format(one.from, one.to, fault))
+    end
+  end
+end
+
 --- Tries what the policy has.
 ---@param made neap.Policy
 ---@param warn fun(key: string, text: string) of what may go wrong
@@ -152,6 +180,7 @@ function trying.policy(made, warn)
   try_calls(made, reads)
   try_rules(made, reads)
   if made.key then try_key(made, reads, warn) end
+  if made.on_transition then try_on_transition(made, reads, warn) end
   return reads
 end
 

@@ -43,6 +43,10 @@ describe("a field that no call has", function()
       "trip.decide: snapshot.totals.failuer: a snapshot has no such field: did you mean failure?" },
     { "half_open = { decide = function(r) return r.suceeded and 'close' end }",
       "half_open.decide: round.suceeded: a round has no such field: did you mean succeeded?" },
+    { "on_transition = function(event) if event.reason == 'trip' then warn 'x' end end",
+      "on_transition: event.reason: a transition has no such field" },
+    { "on_transition = function(event) if event.form == 'open' then warn 'x' end end",
+      "on_transition: event.form: a transition has no such field: did you mean from?" },
   } do
     it("is told of " .. case[1], function()
       local line = case[1]:find "^trip" and 3 or 4
@@ -104,5 +108,25 @@ describe("a key function", function()
     assert.same({ 'policies/x.lua:4: key: a key for each id: "/users/8812/orders?page=2" and '
       .. '"/users/8813/orders?page=2": route(call.request.target) gives "/users/{id}/orders"' },
       warnings "key = function(call) return call.request and call.request.target end,")
+  end)
+end)
+
+describe("an on_transition", function()
+  it("that fails is told of, with what it was tried with", function()
+    assert.same({ "policies/x.lua:4: on_transition, tried with half_open -> closed: "
+      .. "policies/x.lua:5: the name wran is not known: did you mean warn?" },
+      warnings [[ on_transition = function(event)
+        if event.to == "closed" then wran "back" end end, ]])
+  end)
+
+  it("may look at all that there is, and what it says is not heard", function()
+    local p = fixture.load([[ on_transition = function(event)
+      for _, field in ipairs { "policy", "key", "from", "to", "cause", "measured", "limit", "calls",
+        "epoch", "level", "open_ms", "flapping", "hash", "by", "at_ms", "text" } do
+        if event[field] == nil and field ~= "by" then error(field) end
+      end
+      warn(event.text)
+    end, ]], STRICT)
+    assert.same({ {}, 0 }, { p.warnings, #p.warned })
   end)
 end)
