@@ -383,7 +383,8 @@ function Admin:get_events(request)
   if given.last and not (recent and recent >= 0 and recent % 1 == 0) then
     return problem(400, "Not understood", "last: how many of the last events, e.g. last=20")
   end
-  local answer = { status = 200, type = "text/event-stream", body = "" }
+  local answer = { status = 200, type = "text/event-stream", body = "",
+    headers = { ["X-Accel-Buffering"] = "no" } } -- for an nginx in between
   if request.method == "HEAD" then return answer end
   local follower = self.follow(request.headers["last-event-id"], recent)
   if not follower then return problem(503, "Too many", MANY_FOLLOW, { ["Retry-After"] = "10" }) end

@@ -70,7 +70,8 @@ describe("the feed", function()
   it("takes any Last-Event-ID: of the future, of nobody, none at all", function()
     push(3)
     for seen, rest in pairs { ["b1-99"] = "", ["nonsense"] = "1 2 3", [""] = "1 2 3",
-      ["b1-x"] = "1 2 3", ["-2"] = "1 2 3", ["b1-2\n"] = "1 2 3" } do
+      ["b1-x"] = "1 2 3", ["-2"] = "1 2 3", ["b1-2\n"] = "1 2 3", [("b1-1"):rep(20000)] = "1 2 3",
+      ["b1-" .. ("9"):rep(40)] = "" } do
       local follower = now:follow(seen)
       assert.equal(rest, (read(follower)), seen)
       follower:close()

@@ -57,7 +57,7 @@ end
 --- Where one who has seen that message goes on, and how many are gone that he has not.
 local function after(self, id)
   local oldest = math.max(1, self.last - self.kept + 1)
-  local boot, number = id:match("^(.+)%-(%d+)$")
+  local boot, number = id:sub(1, 64):match("^(%w+)%-(%d+)$")
   number = boot == self.boot and math.min(tonumber(number), self.last) or 0
   return math.max(oldest, number + 1), math.max(0, oldest - number - 1)
 end
