@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../hosts/support.sh"
 
 neap=${NEAP_BIN:?}
-here=$(dirname "$0")
+here=$(cd "$(dirname "$0")" && pwd)
 cd "$root"
 
 has() { grep -qF -- "$1" "$2" || fail "no $1 in $(head -c 3000 "$2")"; }
@@ -56,7 +56,7 @@ awk 'NR % 2 == 0' "$traffic/calls.jsonl" >"$dir/other"
 same servers "$dir/one" "$dir/other"
 { head -n 500 "$traffic/calls.jsonl" | gzip -c; tail -n +501 "$traffic/calls.jsonl" | gzip -c; } >"$dir/two.gz"
 same members "$dir/two.gz"
-(cd "$dir" && $lua "$root/$here/replay_checks.lua" same recording.json json.json csv.json envoy.json \
+(cd "$dir" && $lua "$here/replay_checks.lua" same recording.json json.json csv.json envoy.json \
   har.json nginx.json apache.json gzip.json stdin.json rotated.json servers.json members.json)
 # Decimal fractions and RFC 4180 are not all: a time to the second is spread, nothing else changes.
 exits 0 "$traffic/nginx.log" --policy "$dir/shop.lua"
