@@ -27,6 +27,7 @@ start() { # ARGUMENTS...: the sidecar, in $pid
 act() { curl -sf -X POST "$pages/breakers/limits/default/$1" -d by=ann -o "$dir/body"; }
 follow() { # FILE [CURL OPTIONS]: in $follower
   out=$dir/$1
+  : >"$out"
   shift
   curl -sN --max-time 20 "$@" >"$out" &
   follower=$!
