@@ -13,7 +13,7 @@ local FIELDS = { "policy", "key", "state", "mode", "mode_until", "calls", "failu
 --- A row of /live; what is not given is as of a breaker without calls.
 local function row(given)
   local usual = { policy = "flags", key = "a", state = "closed", mode = "auto", admitted = 1,
-    over = false, p50 = NULL, p99 = NULL, set = NULL, moved_at = NULL, moved = NULL, points = NULL }
+    p50 = NULL, p99 = NULL, set = NULL, moved_at = NULL, moved = NULL, points = NULL }
   local list = {}
   for i, field in ipairs(FIELDS) do
     list[i] = given[field]
@@ -98,7 +98,7 @@ describe("its screen", function()
     take(all, 1, 4, {
       row { key = "\27[2J" .. ("x"):rep(90), state = "open", probe_at = 1004000, moved_at = 999000,
         moved = "closed -> open: 5 failures in 9 calls, limit 5\n\27[31m", p50 = 5, p99 = 30000,
-        over = true, points = { 5, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 9 } },
+        over = 1, points = { 5, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 9 } },
       row { key = "h\195\169", state = "half_open", probes_succeeded = 1 },
       row { key = "c", set = "set by eve: \194\155", mode = "forced_closed" },
     })

@@ -161,7 +161,7 @@ function number_pairs(row, said) {
       "Durations",
       row.p50 == null
         ? "none in the last minutes"
-        : `p50 ${at_most(row.p50, row.over && row.p50 === row.p99)}, p99 ${at_most(row.p99, row.over)}`,
+        : `p50 ${at_most(row.p50, row.over > 1)}, p99 ${at_most(row.p99, row.over > 0)}`,
     ],
     [
       "Fallbacks",
@@ -276,6 +276,7 @@ function make_view(row) {
       const can = deeds_of(current).join();
       if (can !== offered) {
         offered = can;
+        const had_focus = deeds.contains(document.activeElement);
         deeds.replaceChildren(
           ...deeds_of(current).map(deed =>
             h(
@@ -285,6 +286,7 @@ function make_view(row) {
             ),
           ),
         );
+        if (had_focus) deeds.firstChild.focus();
       }
       if (!said) return;
       numbers.show(number_pairs(current, said));

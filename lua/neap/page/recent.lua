@@ -165,7 +165,7 @@ function Recent:look(most)
     self.left = {}
     for name, guard in pairs(self.guards()) do
       self:policy(name, guard)
-      for _, row in ipairs(guard:breakers()) do self.left[#self.left + 1] = { guard, row.key } end
+      for key in pairs(guard.lines) do self.left[#self.left + 1] = { guard, key } end
     end
   end
   for _ = 1, most do

@@ -5,6 +5,7 @@
 
 const STATES = { open: "Open", half_open: "Half-open", closed: "Closed" };
 const tiles = new Map(); // by id
+let made = 0;
 
 // ---- What a row means ---------------------------------------------------------------------------
 
@@ -184,8 +185,8 @@ function make_numbers() {
     show(row) {
       const policy = live.policies.get(row.policy);
       say(b[0], number(rate(row)));
-      say(b[1], at_most(row.p50, row.p50 == null ? false : row.over && row.p50 === row.p99));
-      say(b[2], at_most(row.p99, row.over));
+      say(b[1], at_most(row.p50, row.over > 1));
+      say(b[2], at_most(row.p99, row.over > 0));
       say(b[3], policy && policy.fallbacks != null ? percent(policy.fallbacks) : "-");
     },
   };
@@ -203,7 +204,12 @@ function make_tile(row) {
     numbers = make_numbers(),
     why = h("p", { class: "why" });
   const spark = fill(bars(), { class: "spark" }, []);
-  const link = h("a", { href: "#/" + path_of(row) }, ...name_of(row));
+  state.element.id = "state-" + ++made; // read out with the name
+  const link = h(
+    "a",
+    { "aria-describedby": state.element.id, href: "#/" + path_of(row) },
+    ...name_of(row),
+  );
   const element = h(
     "li",
     { class: "tile" },
@@ -218,7 +224,12 @@ function make_tile(row) {
   element.tile = tile;
   tile.show = () => {
     mark(element, "data-look", state.show(tile.row));
-    rule.show(round_of(tile.row) || (tile.row.state === "closed" && tile.row.mode !== "forced_open" ? nearest_rule(tile.row) : null));
+    rule.show(
+      round_of(tile.row) ||
+        (tile.row.state === "closed" && tile.row.mode !== "forced_open"
+          ? nearest_rule(tile.row)
+          : null),
+    );
     numbers.show(tile.row);
     say(why, why_of(tile.row));
     if (!tile.row.is_drawn) {
@@ -293,7 +304,7 @@ function place() {
     const order = [...list.children],
       moved = shown.filter((tile, i) => order[i] !== tile.element && tile.rank < 2).length;
     $("held").hidden = moved === 0;
-    say($("held"), "Tiles stay where they are while you are among them.");
+    say($("held"), "Tiles are held while you are among them.");
   } else {
     $("held").hidden = true;
     shown.forEach((tile, i) => {

@@ -157,7 +157,7 @@ local function row_line(view, row, widths)
   local texts = {
     state = state_text(view, row), name = row.id, limit = limit_text(view, row),
     rate = number(view.known:rate(row)), why = why_text(view, row),
-    p50 = short_ms(row.p50, row.over and row.p50 == row.p99), p99 = short_ms(row.p99, row.over),
+    p50 = short_ms(row.p50, row.over > 1), p99 = short_ms(row.p99, row.over > 0),
     fallbacks = policy.fallbacks and known.percent(policy.fallbacks) or "-",
   }
   local parts, is_chosen = {}, row.id == view.chosen
@@ -304,8 +304,8 @@ local function detail_lines(view, row)
   end
   local policy = view.known.policies[row.policy] or {}
   out[#out + 1] = ("  %s calls/s   p50 %s   p99 %s   fallbacks of the policy %s"):format(
-    number(view.known:rate(row)), short_ms(row.p50, row.over and row.p50 == row.p99),
-    short_ms(row.p99, row.over), policy.fallbacks and known.percent(policy.fallbacks) or "-")
+    number(view.known:rate(row)), short_ms(row.p50, row.over > 1),
+    short_ms(row.p99, row.over > 0), policy.fallbacks and known.percent(policy.fallbacks) or "-")
   out[#out + 1] = { drawn = "  " .. spark(view, row, math.min(view.columns - 4, 64)) }
   said_lines(view, view.detail, out)
   return out

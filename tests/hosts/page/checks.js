@@ -14,6 +14,12 @@ exports.unnamed = () => {
     .map(element => element.outerHTML.slice(0, 100));
 };
 
+/** Links to breakers are read out with their states. */
+exports.stateless = () =>
+  [...document.querySelectorAll(".tile a")]
+    .filter(link => !document.getElementById(link.getAttribute("aria-describedby"))?.textContent)
+    .map(link => link.textContent);
+
 /** Text against what is behind it: 4.5 to 1, or 3 to 1 if it is large. */
 exports.faint = () => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });

@@ -117,6 +117,7 @@ async function by_hand(page) {
   const { mode, operator } = await breaker("shop");
   assert.deepEqual([mode, operator.by, operator.reason], ["forced_open", HOSTILE, "it's a drill"]);
   assert.ok(operator.left_ms > 500000);
+  await until("the keyboard is where it was", () => page.evaluate(() => document.activeElement.closest(".deeds") !== null));
   await until("who did it is shown", async () => (await page.getByRole("dialog").textContent()).includes(HOSTILE));
   for (const [button, verb, wanted] of [["Give back to the policy…", "Give back", "Closed"], ["Trip…", "Trip", "Open"], ["Reset…", "Reset", "Closed"]]) {
     await page.getByRole("button", { name: button }).click();
@@ -173,7 +174,7 @@ async function held(page) {
   const before = await order();
   await tile(page, before.at(-1).slice("flags/".length)).hover();
   await fetch(`${origin}/breakers/flags/${encodeURIComponent(before.at(-1).slice("flags/".length))}/mode`, { method: "POST", body: "mode=forced_open&by=test", headers: { "Content-Type": "application/x-www-form-urlencoded" } });
-  await page.getByText("Tiles stay where they are").waitFor();
+  await page.getByText("Tiles are held").waitFor();
   assert.deepEqual(await order(), before);
   await page.mouse.move(5, 5);
   await until("the order is new", async () => (await order())[0] === before.at(-1));
