@@ -252,6 +252,31 @@ describe("a call", function()
     assert.is_true(shared.failed < each.failed / 4)
   end)
 
+  it("waits for a connection, within its timeout", function()
+    local function with(connections, timeout_ms, per_s)
+      local r = simulate(20000, ([[
+        a = { arrivals = { { kind = "even", per_s = %g } }, calls = { { to = "b",
+          connections = %d, timeout_ms = %d } } },
+        b = { latency = 475 }]]):format(per_s, connections, timeout_ms))
+      return r.calls[1], r
+    end
+    -- five serve 10.5 a second, of 20: the others wait, ever longer
+    local patient, r = with(5, 60000, 20)
+    assert.equal(5, r.services[2].most_busy)
+    near(210, patient.ok, 0.03)
+    assert.equal(patient.ok, r.services[2].ok)
+    assert.is_true(r.requests.p99_ms > 8000)
+    -- who gives up while he waits takes none: of ten at once one is served, one is under way
+    local hasty = simulate(20000, [[
+      a = { arrivals = { { kind = "bursts", size = 10, every_ms = 1000 } }, calls = { { to = "b",
+        connections = 1, timeout_ms = 600 } } },
+      b = { latency = 475 }]]).calls[1]
+    assert.same({ 20, 180 }, { hasty.ok, hasty.timeouts })
+    assert.is_true(hasty.sent >= 40 and hasty.sent <= 60)
+    -- and what is given back is free
+    assert.equal(0, with(5, 600, 8).waited_for_connection)
+  end)
+
   it("finds no slot of the bulkhead", function()
     local call = simulate(20000, [[
       a = { arrivals = { { kind = "even", per_s = 20 } }, calls = { { to = "b", policy = {

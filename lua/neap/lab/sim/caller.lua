@@ -135,9 +135,56 @@ local function described(status, duration_ms)
   return { status = status, ended_by = "answer", duration_ms = duration_ms, request = REQUEST }
 end
 
+local function send(made)
+  local self = made.call.self
+  self.sent = self.sent + 1
+  self.slices:add("sent", self.agenda.now)
+  return self.to:take(self.to:any(self.spread), made)
+end
+
+--- The replica's connections for this call; those who wait, from first to last.
+local function pool_of(self, replica)
+  local pool = replica.pools[self.n]
+  if not pool then
+    pool = { busy = 0, first = 1, last = 0 }
+    replica.pools[self.n] = pool
+  end
+  return pool
+end
+
+local function send_when_free(made)
+  local self = made.call.self
+  if not self.connections then return send(made) end
+  local pool = pool_of(self, made.call.replica)
+  if pool.busy < self.connections then
+    pool.busy, made.pool = pool.busy + 1, pool
+    return send(made)
+  end
+  self.waited = self.waited + 1
+  pool.last = pool.last + 1
+  pool[pool.last] = made
+end
+
+--- The connection of an attempt goes to who waits and has not given up.
+local function free(made)
+  local pool = made.pool
+  made.pool = nil
+  while pool.first <= pool.last do
+    local waiting = pool[pool.first]
+    pool[pool.first] = nil
+    pool.first = pool.first + 1
+    if not waiting.is_over then
+      waiting.pool = pool
+      return send(waiting)
+    end
+  end
+  pool.busy = pool.busy - 1
+end
+
 local function settled(made, status)
   local call = made.call
   local self, now_ms = call.self, call.self.agenda.now
+  if made.pool then free(made) end
   local ok = status == 200
   if ok then
     self.ok = self.ok + 1
@@ -202,13 +249,11 @@ function attempt(call)
       self.probe_peak:add(now_ms)
     end
   end
-  self.sent = self.sent + 1
-  self.slices:add("sent", now_ms)
   local made = self.world:new_request()
   made.call, made.guard, made.permit, made.sent_ms = call, guard, permit, now_ms
   made.on_reply = replied
   if self.timeout_ms < huge then self.agenda:at(now_ms + self.timeout_ms, late, made) end
-  return self.to:take(self.to:any(self.spread), made)
+  return send_when_free(made)
 end
 
 --- A request of the service needs it now.
@@ -249,6 +294,7 @@ function caller.new(world, from, spec, to, n, ended)
   return setmetatable({
     world = world, agenda = world.agenda, from = from, to = to, n = n, name = name,
     share = spec.share, optional = spec.optional, retry = spec.retry, policy = policy,
+    connections = spec.connections, waited = 0,
     is_shared = spec.breakers == "shared", is_plain = policy and not policy.has_classify,
     timeout_ms = min(spec.timeout_ms or huge, policy and policy.timeout_ms or huge),
     uniform = world:stream(name .. " chance"), spread = world:stream(name .. " spread"),

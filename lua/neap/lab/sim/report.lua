@@ -56,6 +56,7 @@ end
 local CALL = {
   { "sent", "whole", function(c) return c.sent end },
   { "  in vain: failed or too late", "share", function(c) return c.wasted_share end },
+  { "waited for a connection", "whole", function(c) return c.waited_for_connection end, true },
   { "retries", "whole", function(c) return c.retries end, true },
   { "refused by a breaker", "whole", function(c) return c.refused end, true },
   { "  which would have been served", "whole", function(c) return c.good_lost end, true },

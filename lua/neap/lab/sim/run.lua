@@ -101,7 +101,7 @@ local function call_result(call)
     from = call.from.name, to = call.to.name, breakers = breakers,
     policy = call.policy and call.policy.name or nil, calls = call.calls, sent = call.sent,
     ok = call.ok, failed = call.failed, timeouts = call.timeouts, refused = call.refused,
-    refused_by_bulkhead = call.crowded,
+    refused_by_bulkhead = call.crowded, waited_for_connection = call.waited,
     retries = call.retries, p99_ms = rounded(call.times:at(0.99)),
     wasted_share = rounded(share(call.failed, call.sent)), probes = call.probes,
     probes_peak_per_s = per_s, probes_peak_per_tenth = per_tenth, good_lost = call.good_lost,

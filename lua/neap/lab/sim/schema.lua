@@ -67,6 +67,9 @@ schema.tables = {
       doc = "Such a share of the requests, at random, needs it." },
     ms("timeout_ms", "It is given up then, as failed; the other side goes on. The policy's "
       .. "timeout_ms, if that is sooner.", { min = 1, default_doc = "none" }),
+    { key = "connections", kind = "whole", min = 1, max = 1000000, default_doc = "any number",
+      doc = "So many a replica has under way; one more waits for a connection, within its "
+        .. "timeout." },
     { key = "optional", kind = "boolean", default = false,
       doc = "true: a request goes on without it, as one that has a fallback." },
     { key = "retry", kind = "table", default_doc = "none",

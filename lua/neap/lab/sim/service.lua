@@ -27,6 +27,7 @@ Service.__index = Service
 ---@field fault table|nil that is now
 ---@field inside table<table, true> requests that it has
 ---@field guards table<integer, neap.Guard> by call
+---@field pools table<integer, table> of connections, by call
 ---@field waiting table[] requests, from first to last
 ---@field first integer
 ---@field last integer
@@ -194,7 +195,7 @@ local function restart(self, replica)
   local lost = replica.inside
   set_busy(self, replica, -replica.busy)
   replica.inside, replica.waiting, replica.first, replica.last = {}, {}, 1, 0
-  replica.life, replica.guards = replica.life + 1, {}
+  replica.life, replica.guards, replica.pools = replica.life + 1, {}, {}
   local order = {}
   for request in pairs(lost) do order[#order + 1] = request end
   table.sort(order, function(a, b) return a.number < b.number end)
@@ -336,7 +337,8 @@ function service.new(world, spec)
   end
   for n = 1, spec.replicas do
     self.replicas[n] = {
-      n = n, busy = 0, life = 0, inside = {}, guards = {}, waiting = {}, first = 1, last = 0,
+      n = n, busy = 0, life = 0, inside = {}, guards = {}, pools = {}, waiting = {}, first = 1,
+      last = 0,
     }
   end
   return self
