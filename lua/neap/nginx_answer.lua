@@ -3,7 +3,8 @@
 --
 -- Answers are kept apart by what may have made them: the server's address and port, target, Host,
 -- Authorization, Cookie, Accept, X-API-Key and Accept-Encoding.  Kept is an answer of 200 to a GET,
--- whole, of 64 KiB at most, that is not private, sets no cookie and varies by nothing else.
+-- whole, of 64 KiB at most, that is not private, sets no cookie and varies by nothing else; none to
+-- a request that says no-store, or has a body: that is not here to be compared.
 
 local proxied = require "neap.proxied"
 local proxied_answer = require "neap.proxied_answer"
@@ -25,10 +26,18 @@ local NOT_KEPT = { -- by their names in lower case; what nginx or neap sets itse
   ["neap-source"] = true, server = true, ["transfer-encoding"] = true,
 }
 
---- What tells the request's answer from others.
+local function has_body()
+  local var = ngx.var
+  return var.http_transfer_encoding ~= nil or (tonumber(var.http_content_length) or 0) > 0
+    or (var.request_body or "") ~= "" -- of HTTP/2, which need not say so before,
+    or (var.request_body_file or "") ~= "" -- and of one that is long
+end
+
+--- What tells the request's answer from others.  Under that of one with a body nothing is kept.
 function answer.id()
   local var, method = ngx.var, ngx.req.get_method()
-  local parts = { method == "HEAD" and "GET" or method, var.request_uri }
+  if has_body() then method = "body" elseif method == "HEAD" then method = "GET" end
+  local parts = { method, var.request_uri }
   for i = 1, #APART do parts[i + 2] = var[APART[i]] or "" end
   return concat(parts, "\0")
 end
@@ -110,8 +119,14 @@ end
 --- All of them: without the 0 there are a hundred.
 local function headers_of_answer() return ngx.resp.get_headers(0) end
 
+--- Has the client said that nobody is to keep what it gets?
+local function is_secret()
+  return lower(ngx.var.http_cache_control or ""):find("no-store", 1, true) ~= nil
+end
+
 local function is_to_be_kept()
   return ngx.status == 200 and ngx.req.get_method() == "GET" and not ngx.req.is_internal()
+    and not is_secret() and not has_body()
     and is_for_all(headers_of_answer()) and is_for_all(upstream_headers())
 end
 

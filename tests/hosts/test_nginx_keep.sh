@@ -1,6 +1,6 @@
 # Which answers neap keeps in nginx: none that is one client's, however the upstream says so and
-# whatever nginx hides of it, and none of another server block.  And what it sends: every header of
-# a fallback's answer.
+# whatever nginx hides of it, none of another server block, none to a question that is in a body, nor
+# one that its client wants kept nowhere.  And what it sends: every header of a fallback's answer.
 . "$(dirname "$0")/nginx_support.sh"
 
 # shellcheck disable=SC2034  # so that the worker that answers is the one that has kept
@@ -78,7 +78,9 @@ nginx_serve site "
   }"
 ones="/?how=cookie /?how=private /?how=lines /?how=varies /?how=many /hidden/?how=cookie /hidden/?how=private"
 named="-H Host:kept.example"
-for path in $ones / /hidden/ /of/eu/ "/ $named"; do
+chunked="-X GET -d q=3 -H Transfer-Encoding:chunked"
+for path in $ones / /hidden/ /of/eu/ "/ $named" "/secret -H Cache-Control:max-age=0,No-Store" \
+  "/search -X GET -d q=1" "/chunked $chunked" /index "/kept -H Content-Length:0"; do
   # shellcheck disable=SC2086  # a path and curl's options
   gets 200 $path
 done
@@ -86,7 +88,11 @@ touch "$dir/down"
 chmod a+r "$dir/down"
 for path in / /hidden/; do gets 200 "$path"; done
 gets 200 /of/eu/ # the call has failed, and the answer of its key stands in
-for path in $ones; do gets 504 "$path"; done
+gets 200 /kept
+for path in $ones /secret /search /chunked; do gets 504 "$path"; done
+# shellcheck disable=SC2086  # curl's options
+for asked in "/search -X GET -d q=2" "/index -X GET -d q=2" "/index $chunked"; do gets 504 $asked; done
+gets 200 /index
 # shellcheck disable=SC2086  # curl's options
 for site in http://127.0.0.1:$port http://127.0.0.1:$second_port http://127.0.0.2:$port; do
   case $site in http://127.0.0.1:$port) of_site=200 ;; *) of_site=504 ;; esac # another server block
