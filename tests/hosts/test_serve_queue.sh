@@ -118,6 +118,36 @@ kill $second
 kill $pid
 wait $pid || fail "ended with status $?"
 
+# ---- A queued call that no route is for waits, as in an outage: nothing says that it is wrong ----
+
+start_neap
+for _ in 1 2 3 4; do status "$sidecar/none" >"$dir/out"; done
+[ "$(status -d "b=1" "$sidecar/event")" = 202 ] || fail "not queued"
+kill $pid
+wait $pid || fail "ended with status $?"
+cat >"$dir/routes.lua" <<LUA
+return {
+  policies = { "$dir/webhooks.lua" },
+  routes = {
+    { name = "other", policy = "webhooks", prefix = "/other", upstream = "http://127.0.0.1:$up" },
+  },
+}
+LUA
+"$neap" serve "$dir/routes.lua" --listen 127.0.0.1:0 --admin off \
+  --state-dir "$dir/state" 2>"$dir/unrouted.log" &
+pid=$!
+pids="$pids $pid"
+within 10 grep -q "queued call waits: no route is for POST /event" "$dir/unrouted.log"
+kill $pid
+wait $pid || fail "ended with status $?"
+grep -a -q '^A ' "$dir/state/events.queue" && fail "no route, and that was the call's own fault"
+start_upstream
+start_neap
+within 10 grep -q "POST /event .* b=1" "$dir/upstream.asked"
+kill -KILL $upstream
+kill $pid
+wait $pid || fail "ended with status $?"
+
 # ---- No room on the disk: 503, and it serves on; with room it queues again ----
 
 rm -f "$dir/state/"*

@@ -7,7 +7,7 @@
 
 #include "reach.h"
 
-#define OVERLOAD_EVERY_MS 60000
+#define SAY_EVERY_MS 60000
 
 #define REACH_MS  3000
 #define AGAIN_MS  1000  /* after a trial that failed; then twice that, and so on, */
@@ -194,13 +194,28 @@ static void say_few_clients(serve *s) {
             (unsigned)s->clients, (unsigned long long)s->files);
 }
 
-void say_overload(serve *s) {
+/* Whether it is time to say it, or say it again. */
+static bool is_due(const serve *s, uint64_t *said_ms) {
   uint64_t now_ms = uv_now(&s->loop);
-  if (s->overload_ms && now_ms - s->overload_ms < OVERLOAD_EVERY_MS) return;
-  s->overload_ms = now_ms;
+  if (*said_ms && now_ms - *said_ms < SAY_EVERY_MS) return false;
+  *said_ms = now_ms;
+  return true;
+}
+
+void say_overload(serve *s) {
+  if (!is_due(s, &s->overload_ms)) return;
   serve_log(s, LOG_WARN, "clients",
             "%u clients are connected, no more may be: further ones get a 503",
             (unsigned)s->clients);
+}
+
+void say_no_route(serve *s, const neap_queued *q) {
+  const neap_request *r = q->request;
+  if (!is_due(s, &s->no_route_ms)) return;
+  const char *query = memchr(r->target, '?', r->target_length); /* may be nobody else's business */
+  size_t length = query ? (size_t)(query - r->target) : r->target_length;
+  serve_log(s, LOG_WARN, "queue", "a queued call waits: no route is for %s %.*s (id %s)", r->method,
+            (int)length, r->target, q->id);
 }
 
 void say_hello(serve *s) {

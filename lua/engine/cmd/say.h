@@ -14,6 +14,9 @@ void say_hello(serve *s);
 /* A client was turned away, there being too many: once a minute. */
 void say_overload(serve *s);
 
+/* A queued call can't be made, as no route is for it: once a minute. */
+void say_no_route(serve *s, const neap_queued *q);
+
 /* Tries every upstream, warns of those that cannot be reached, when that is known, and says when
  * they can be: they are tried again until then. */
 void say_unreachable(serve *s);

@@ -37,7 +37,8 @@ static void on_request(void *data, http_request *request) {
     proxy_begin(s->routes[i], request);
 }
 
-/* A queued call goes where a client's would go that sent it now. */
+/* A queued call goes where a client's would go that sent it now; one that would go nowhere waits: its
+ * route may be back after the next start. */
 static void on_replay(void *data, const neap_queued *q) {
   serve *s = data;
   const neap_request *r = q->request;
@@ -46,9 +47,8 @@ static void on_replay(void *data, const neap_queued *q) {
     if (strcasecmp(r->headers[i].name, "host") == 0)
       host = (http_slice){r->headers[i].value, r->headers[i].value_length};
   int i = route_find(&s->plan, host, target);
-  if (i < 0)
-    neap_engine_replayed(s->engine, q->token, NEAP_REPLAY_OWN, "no route is for it", 0);
-  else if (s->is_draining || !s->routes[i])
+  if (i < 0) say_no_route(s, q);
+  if (i < 0 || s->is_draining || !s->routes[i])
     neap_engine_replayed(s->engine, q->token, NEAP_REPLAY_LATER, NULL, 0);
   else
     proxy_replay(s->routes[i], s->engine, q);

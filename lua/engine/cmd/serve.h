@@ -33,6 +33,7 @@ typedef struct serve {
   uint32_t clients;     /* that may be connected at once */
   uint64_t files;       /* that may be open, as far as clients goes by that */
   uint64_t overload_ms; /* when it was last said that there are too many; 0: never */
+  uint64_t no_route_ms; /* likewise, that no route is for a queued call */
   bool is_draining, is_stopped;
 } serve;
 
