@@ -58,10 +58,18 @@ same servers "$dir/one" "$dir/other"
 same members "$dir/two.gz"
 (cd "$dir" && $lua "$here/replay_checks.lua" same recording.json json.json csv.json envoy.json \
   har.json nginx.json apache.json gzip.json stdin.json rotated.json servers.json members.json)
+# An hour later once more: named first, it is read last.
+sed 's/T12:/T13:/' "$traffic/calls.jsonl" >"$dir/later"
+cat "$traffic/calls.jsonl" "$dir/later" >"$dir/both"
+same both "$dir/both"
+same apart "$dir/later" "$traffic/calls.jsonl"
+$lua "$here/replay_checks.lua" same "$dir/both.json" "$dir/apart.json"
 # Decimal fractions and RFC 4180 are not all: a time to the second is spread, nothing else changes.
 exits 0 "$traffic/nginx.log" --policy "$dir/shop.lua"
 has "nginx.log: access log, combined" "$dir/out"
 has "The time of 1,200 calls is to the second" "$dir/out"
+exits 0 "$traffic/calls.csv" --policy "$dir/shop.lua"
+has "oldest last good answer   18.4 s  at 2025-12-01 12:00:38.350" "$dir/out"
 has "The log does not say how long calls took" "$dir/out"
 
 # ---- What a policy says ---------------------------------------------------------------------------
