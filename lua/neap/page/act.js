@@ -154,7 +154,7 @@ function open_act(name, id) {
   const deed = DEEDS[name],
     row = live.rows.get(id),
     dialog = $("act");
-  if (row.key === "." || row.key === "..")
+  if (is_nameless(row))
     return announce("A browser can't name this key; in a terminal: " + command_of(deed, row, {}));
   const by = h("input", {
     type: "text",

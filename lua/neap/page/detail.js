@@ -306,6 +306,8 @@ async function refresh_detail() {
   const { id } = detail,
     row = live.rows.get(id);
   if (!row || !detail.view) return;
+  if (is_nameless(row))
+    return detail.view.fail("A browser can't ask for this key; neap status can.");
   try {
     const said = await ask("live/" + path_of(row));
     if (detail.id !== id || !detail.view) return;

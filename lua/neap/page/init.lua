@@ -34,15 +34,13 @@ local POLICY = "default-src 'none'; script-src %s; style-src %s; img-src data:; 
   .. "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
   .. "require-trusted-types-for 'script'"
 
-local made
-
 local function make()
   local script = ('"use strict";\n(() => {\n%s})();\n'):format(together(SCRIPTS, ".js"))
   local parts = { style = together(STYLES, ".css"), script = script }
+  parts.version = integrity.source(script)
   return {
-    body = text_of("index.html"):gsub("{{(%l+)}}", parts),
-    policy = POLICY:format(integrity.source(parts.script),
-      integrity.source(parts.style)),
+    version = parts.version, body = text_of("index.html"):gsub("{{(%l+)}}", parts),
+    policy = POLICY:format(parts.version, integrity.source(parts.style)),
   }
 end
 
@@ -55,12 +53,23 @@ function page.is_wanted(request)
     and (request.headers.accept or ""):find("text/html", 1, true) ~= nil
 end
 
+local made
+
+local function document()
+  made = made or make()
+  return made
+end
+
+--- Which page goes with what is told: one that was loaded from an earlier neap may be another.
+---@return string
+function page.version() return document().version end
+
 ---@return neap.admin.answer
 function page.answer()
-  made = made or make()
+  local it = document()
   return {
-    status = 200, type = "text/html; charset=utf-8", body = made.body,
-    headers = { ["Content-Security-Policy"] = made.policy, ["Referrer-Policy"] = "no-referrer" },
+    status = 200, type = "text/html; charset=utf-8", body = it.body,
+    headers = { ["Content-Security-Policy"] = it.policy, ["Referrer-Policy"] = "no-referrer" },
   }
 end
 

@@ -46,6 +46,8 @@ function keep(name, value) {
 }
 
 const now_ms = () => Date.now() + live.ahead_ms;
+/** Of an address a browser takes these away. */
+const is_nameless = row => row.key === "." || row.key === "..";
 const path_of = row => encodeURIComponent(row.policy) + "/" + encodeURIComponent(row.key);
 
 /** An answer's JSON; else an Error that says in a line what is wrong. */
@@ -134,6 +136,7 @@ function apply(answer) {
   // Some are gone that were not told of: ask for all, the next time.
   live.version = live.rows.size === answer.count ? answer.version : 0;
   live.ahead_ms = answer.now - Date.now();
+  live.is_other_page = answer.page !== document.documentElement.dataset.version;
   return { changes, is_restarted: was_known, is_first: is_whole && !was_known };
 }
 

@@ -12,6 +12,7 @@
 local characters = require "neap.characters"
 local core = require "neap.core"
 local json = require "neap.cmd.json"
+local page = require "neap.page"
 local recent = require "neap.page.recent"
 local status = require "neap.cmd.status"
 
@@ -159,13 +160,14 @@ local function read(self, query)
   }
 end
 
-local HEAD = '{"instance":"%s","version":%d,"now":%s,"step":%d,"step_ms":%d,"steps":%d,\n'
+local HEAD = '{"instance":"%s","page":"%s","version":%d,"now":%s,"step":%d,"step_ms":%d,'
+  .. '"steps":%d,\n'
   .. '"fields":%s,\n"policies":%s,\n"rows":['
 
 local function head_text(self, names, guards, now, version)
   local fields = {}
   for i, field in ipairs(FIELDS) do fields[i] = json.text(field) end
-  return HEAD:format(self.instance, version, json.number(now), self.recent.step,
+  return HEAD:format(self.instance, page.version(), version, json.number(now), self.recent.step,
     recent.STEP_MS, recent.POINTS, list_of(fields), policies_text(self, names, guards))
 end
 

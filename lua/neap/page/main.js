@@ -7,6 +7,7 @@ const CHIPS = [
   ["closed", "closed"],
 ];
 const MOST_SAID = 3; // transitions told one by one
+const LATE_MS = 5000; // then it is said that neap takes its time
 
 /** For those who listen: only what moved. */
 function announce(text) {
@@ -119,11 +120,18 @@ function found(is_restarted) {
   }, 15000);
 }
 
+/** Another neap answers than the one that this page is from; it may say other things. */
+function other_page() {
+  const reload = h("button", { type: "button", onclick: () => location.reload() }, "Load its page");
+  banner("other", "This is another version of neap than the one this page is from.", reload);
+}
+
 /** What poll() has heard. */
 function shown({ changes, is_restarted, is_first }, was_lost) {
   mark($("link"), "data-link", "live");
   say($("link"), "live");
   if (was_lost || is_restarted) found(is_restarted);
+  if (live.is_other_page && $("banner").className !== "other") other_page();
   if (!is_first && !is_restarted) say_changes(changes);
   show_tiles();
   show_counts();
@@ -144,6 +152,11 @@ function tick() {
   } else if (live.heard_at) {
     tick_tiles();
     if (detail.id) show_detail();
+    const late_ms = Date.now() - live.heard_at;
+    if (late_ms > LATE_MS && !document.hidden) {
+      mark($("link"), "data-link", "asking");
+      say($("link"), `waiting for ${ago(late_ms)}`);
+    }
   }
 }
 

@@ -203,11 +203,14 @@ async function restart(page, child) {
   assert.ok(await page.evaluate(() => document.body.classList.contains("is-old")));
   assert.ok((await page.locator(".tile").count()) > 0, "what is known stays");
   await shot(page, "lost");
+  await page.evaluate(() => { document.documentElement.dataset.version = "of an earlier neap"; });
   start_neap();
   await until("neap again", answers);
-  await page.getByText("neap was started again").waitFor();
+  await page.getByText("another version of neap").waitFor();
   assert.equal(await page.evaluate(() => document.body.classList.contains("is-old")), false);
   await until("the old ones are gone", async () => (await page.locator(".tile").count()) < 5);
+  await page.getByRole("button", { name: "Load its page" }).click();
+  await until("its page", async () => (await page.locator("#banner").isHidden()) && (await page.locator(".tile").count()) > 0);
 }
 
 async function with_token(browser) {
