@@ -23,6 +23,12 @@ policy seen "trip = { consecutive_failures = 1000 },
     local request = call.request
     return request.method .. ' ' .. request.target .. ' ' .. (request.headers['X-A'] or '-')
   end,"
+policy endless "trip = { failures = 1000 },
+  key = function(call) while call.request.headers['X-Endless'] do end end,
+  classify = function(call)
+    while call.headers and call.headers['x-verdict'] do end
+    return classify.http(call)
+  end,"
 policy late "trip = { consecutive_failures = 1000 },"
 policy called "trip = { consecutive_failures = 1 }, open = { cooldown_ms = 60000 }, timeout_ms = 100,"
 options="policies = '$dir/policies', max_keys = 60"
@@ -59,6 +65,7 @@ backend maybe
 $(guarded tenants 'tenants/var(txn.tenant)' "server up $upstream" | tail -n +2)
 $(guarded seen seen "server up $upstream")
 $(guarded late late "server up $upstream")
+$(guarded endless endless "server up $upstream")
 backend native
   http-request lua.neap_acquire closes
   http-request return status 599 hdr X-Why %[var(txn.neap_refused)] hdr Retry-After %[var(txn.neap_retry_after)] if { var(txn.neap_refused) -m found }
@@ -181,6 +188,13 @@ calls asked failure 1
 gets 200 "/rpc/?how=grpc"
 calls rpc failure 1
 echo "ok: outcomes"
+
+# B227: functions that never end are cut long before HAProxy's watchdog, and the thread goes on.
+gets 200 "/endless/?how=verdict" -H "X-Endless: yes" --max-time 2
+calls endless success 1
+within 3 has_metric 'neap_policy_errors_total{policy="endless"} 2' # of all threads
+for function in key classify; do says "endless: $function: took more than its 100000 steps" 1; done
+echo "ok: functions that never end"
 
 # A 503 with Retry-After holds the breaker open for that long.
 for _ in 1 2; do gets 500 "/plain/?how=500"; done
