@@ -11,7 +11,7 @@ clang=${CLANG:-clang}
 command -v "$clang" >/dev/null || { echo "lab_fuzz.sh: clang is needed (Debian: apt-get install clang)" >&2; exit 1; }
 mkdir -p "$out/lab"
 sources=""
-for file in detect fields har input lane names object reader recording row template text; do
+for file in detect fields har input lane lane_keys names object reader recording row series template text; do
   sources="$sources $lab/$file.c"
 done
 # shellcheck disable=SC2086  # words

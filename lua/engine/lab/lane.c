@@ -1,4 +1,4 @@
-#include "lane.h"
+#include "lane_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,49 +9,6 @@
 #define NONE       0 /* of a pool's rows the first is not used */
 
 _Static_assert(RING > 2 * LANE_HORIZON_MS, "a call that ends late has its place");
-
-/* A call on its way through; or, with is_sweep, a look at calls that are overdue. */
-typedef struct flying {
-  uint64_t begin_ms;
-  neap_permit permit;
-  uint32_t next, key;
-  uint32_t span_ms, took_ms, logged_ms, retry_after_ms;
-  uint8_t outcome;
-  bool is_unknown, is_sweep, is_probe;
-} flying;
-
-typedef struct queue {
-  uint32_t first, last;
-} queue;
-
-typedef struct bucket {
-  queue ends, begins;
-} bucket;
-
-struct lane {
-  const neap_rules *rules;
-  lane_host host;
-  bool has_flight;
-  uint64_t now_ms, latest_ms; /* all up to now is done; 0: nothing was taken */
-  bucket *ring;
-  uint64_t *used; /* bits of buckets that are not empty */
-  flying *pool;
-  uint32_t room, free, count;
-  uint64_t late, crowded, overflow;
-
-  lane_key *keys;
-  uint32_t key_count, key_room, max_keys;
-  uint32_t *hash; /* numbers of keys, and 1 */
-  uint32_t hash_size;
-  lane_counts all;
-  lane_series series;
-};
-
-static void *allocate(size_t count, size_t size) {
-  void *memory = calloc(count, size);
-  if (!memory) abort();
-  return memory;
-}
 
 /* ---- Pool ------------------------------------------------------------------------------------ */
 
@@ -122,108 +79,6 @@ static uint64_t next_used(const lane *l, uint64_t ms, uint64_t until) {
     ms += 64 - at % 64;
   }
   return until + 1;
-}
-
-/* ---- Series ---------------------------------------------------------------------------------- */
-
-static void bin_add(lane_bin *to, const lane_bin *from) {
-  to->calls += from->calls;
-  to->failed += from->failed;
-  to->slow += from->slow;
-  to->refused += from->refused;
-  to->took_ms += from->took_ms;
-}
-
-/* Every two of its bins become one. */
-static void series_widen(lane_series *s) {
-  for (size_t i = 0; i < LANE_BINS / 2; i++) {
-    lane_bin both = s->bin[2 * i];
-    bin_add(&both, &s->bin[2 * i + 1]);
-    s->bin[i] = both;
-  }
-  memset(s->bin + LANE_BINS / 2, 0, sizeof s->bin / 2);
-  s->width_ms *= 2;
-  s->count = (s->count + 1) / 2;
-}
-
-static void series_add(lane_series *s, uint64_t at_ms, const lane_bin *one) {
-  if (!s->width_ms) {
-    s->width_ms = 1000;
-    s->from_ms = at_ms - at_ms % 1000;
-  }
-  uint64_t since = at_ms > s->from_ms ? at_ms - s->from_ms : 0;
-  while (since / s->width_ms >= LANE_BINS) series_widen(s);
-  size_t i = (size_t)(since / s->width_ms);
-  if (i >= s->count) s->count = i + 1;
-  bin_add(&s->bin[i], one);
-}
-
-/* ---- Keys ------------------------------------------------------------------------------------ */
-
-static uint32_t hash_of(const char *name, size_t length) {
-  uint32_t h = 2166136261u;
-  for (size_t i = 0; i < length; i++) h = (h ^ (unsigned char)name[i]) * 16777619u;
-  return h ^ h >> 15;
-}
-
-/* Its place, or the free one for it. */
-static uint32_t *hash_place(const lane *l, const char *name, size_t length) {
-  uint32_t at = hash_of(name, length);
-  for (;; at++) {
-    uint32_t *place = &l->hash[at & (l->hash_size - 1)];
-    if (!*place) return place;
-    const char *known = l->keys[*place - 1].name;
-    if (strncmp(known, name, length) == 0 && !known[length]) return place;
-  }
-}
-
-static void hash_grow(lane *l) {
-  uint32_t size = l->hash_size ? l->hash_size * 2 : 256;
-  free(l->hash);
-  l->hash = allocate(size, sizeof *l->hash);
-  l->hash_size = size;
-  for (uint32_t i = 0; i < l->key_count; i++)
-    *hash_place(l, l->keys[i].name, strlen(l->keys[i].name)) = i + 1;
-}
-
-static void key_make(lane *l, const char *name, size_t length) {
-  if (l->key_count == l->key_room) {
-    l->key_room = l->key_room ? l->key_room * 2 : 16;
-    lane_key *keys = realloc(l->keys, l->key_room * sizeof *keys);
-    if (!keys) abort();
-    l->keys = keys;
-  }
-  lane_key *k = &l->keys[l->key_count];
-  *k = (lane_key){.name = allocate(length + 1, 1), .sweep_ms = NEAP_NEVER};
-  memcpy(k->name, name, length);
-  if (l->has_flight) k->flight = allocate(1, sizeof *k->flight);
-  if (l->key_count < LANE_SERIES) k->series = allocate(1, sizeof *k->series);
-  k->breaker = aligned_alloc(64, sizeof *k->breaker);
-  if (!k->breaker) abort();
-  memset(k->breaker, 0, sizeof *k->breaker);
-  neap_breaker_adopt(k->breaker, l->rules);
-  l->key_count++;
-}
-
-static uint32_t key_find(lane *l, const char *name, size_t length) {
-  if (2 * l->key_count >= l->hash_size) hash_grow(l);
-  uint32_t *place = hash_place(l, name, length);
-  if (!*place) {
-    key_make(l, name, length);
-    *place = l->key_count;
-  }
-  return *place - 1;
-}
-
-uint32_t lane_key_of(lane *l, const char *name, size_t length) {
-  size_t zero = 0;
-  while (zero < length && name[zero]) zero++;
-  length = zero < NEAP_NAME_MAX ? zero : NEAP_NAME_MAX;
-  if (l->key_count < l->max_keys) return key_find(l, name, length);
-  uint32_t *place = hash_place(l, name, length);
-  if (*place) return *place - 1;
-  l->overflow++;
-  return key_find(l, "*", 1);
 }
 
 /* ---- What a breaker does --------------------------------------------------------------------- */
@@ -474,7 +329,6 @@ void lane_take(lane *l, uint32_t key, const lane_call *call) {
                         .key = key,
                         .span_ms = call->span_ms,
                         .took_ms = call->took_ms,
-                        .logged_ms = call->logged_ms,
                         .retry_after_ms = call->retry_after_ms,
                         .outcome = (uint8_t)call->outcome,
                         .is_unknown = call->is_unknown};
@@ -500,35 +354,26 @@ void lane_finish(lane *l) {
 /* ---- Making, reading ------------------------------------------------------------------------- */
 
 lane *lane_new(const neap_rules *rules, uint32_t max_keys, const lane_host *host) {
-  lane *l = allocate(1, sizeof *l);
+  lane *l = lane_allocate(1, sizeof *l);
   l->rules = rules;
   l->host = *host;
   l->max_keys = max_keys;
   l->has_flight = rules->slow_call_ms && (rules->slow_rate || rules->trip_by_function);
-  l->ring = allocate(RING, sizeof *l->ring);
-  l->used = allocate(WORDS, sizeof *l->used);
-  hash_grow(l);
+  l->ring = lane_allocate(RING, sizeof *l->ring);
+  l->used = lane_allocate(WORDS, sizeof *l->used);
+  lane_keys_open(l);
   return l;
 }
 
 void lane_free(lane *l) {
   if (!l) return;
-  for (uint32_t i = 0; i < l->key_count; i++) {
-    free(l->keys[i].name);
-    free(l->keys[i].flight);
-    free(l->keys[i].breaker);
-    free(l->keys[i].series);
-  }
-  free(l->keys);
-  free(l->hash);
+  lane_keys_free(l);
   free(l->ring);
   free(l->used);
   free(l->pool);
   free(l);
 }
 
-uint32_t lane_keys(const lane *l) { return l->key_count; }
-const lane_key *lane_key_at(const lane *l, uint32_t i) { return &l->keys[i]; }
 const lane_counts *lane_all(const lane *l) { return &l->all; }
 const lane_series *lane_series_of(const lane *l) { return &l->series; }
 uint64_t lane_now_ms(const lane *l) { return l->now_ms; }

@@ -19,6 +19,7 @@
 #define NEAP_LAB_LANE_H
 
 #include "neap/neap.h"
+#include "series.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,19 +27,6 @@
 
 #define LANE_HORIZON_MS 120000
 #define LANE_MOST       ((uint32_t)1 << 20)
-#define LANE_BINS       512
-
-/* So much of the time, for plots; they get wider as the log gets longer. */
-typedef struct lane_bin {
-  uint32_t calls, failed, slow, refused;
-  uint64_t took_ms;
-} lane_bin;
-
-typedef struct lane_series {
-  uint64_t from_ms, width_ms;
-  size_t count; /* of bins in use */
-  lane_bin bin[LANE_BINS];
-} lane_series;
 
 /* Of one key, or of all together.  The first five are what the log says of every call but those that
  * its own breaker refused, as the policy judges them; timeouts are failures, too. */
