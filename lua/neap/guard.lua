@@ -137,14 +137,14 @@ function Guard:sweep()
     if wait_ms and wait_ms < (soonest_ms or math.huge) then soonest_ms = wait_ms end
   end
   self.events:deliver()
-  self.script:run()
+  if self.script:run() then soonest_ms = 1 end
   return soonest_ms
 end
 
 --- Tells the policy's on_transition what waits, writes last good answers to their files, waits for
 --- the disk, and lets go of all files: before the program ends.  The guard goes on without them.
 function Guard:close()
-  self.script:run()
+  self.script:finish()
   self.chain.durables:close(self.line.native:now())
 end
 

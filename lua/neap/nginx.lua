@@ -335,7 +335,7 @@ local look_ms = 0 -- when that is due
 --- In between, calls that hang are counted though no others come.
 local function tick(is_premature)
   if is_premature then -- the worker goes
-    for _, made in pairs(guards) do made.script:run() end
+    for _, made in pairs(guards) do made.script:finish() end
     return
   end
   local now_ms = core.clock_coarse()

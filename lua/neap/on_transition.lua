@@ -8,6 +8,7 @@
 local on_transition = {}
 
 local MOST = 100 -- that wait: who causes more at once is told so
+local AT_ONCE = 10 -- that are told before the host does something else
 local LOST = "more than %d transitions at once: it was not told of all"
 
 ---@class neap.Script
@@ -29,27 +30,40 @@ local function copy_of(event)
   return copy
 end
 
-local function run(self)
-  while self.first <= self.last do
-    local event = self[self.first]
-    self[self.first] = nil
-    self.first = self.first + 1
-    local guard = self.guard
-    local policy = guard.policy
-    local fault = policy.on_transition and policy.on_transition(event)
-    if fault then guard:fault("on_transition", fault) end
-    if policy.warned[1] then guard:warned(policy) end
-  end
-  self.first, self.last = 1, 0
+--- The next one; answers whether that went well.
+local function tell(self)
+  local event, guard = self[self.first], self.guard
+  self[self.first] = nil
+  self.first = self.first + 1
+  local policy = guard.policy
+  local fault = policy.on_transition and policy.on_transition(event)
+  if fault then guard:fault("on_transition", fault) end
+  if policy.warned[1] then guard:warned(policy) end
+  return not fault
 end
 
---- Tells what waits, unless that is being done further up.
+local function run(self)
+  for _ = 1, AT_ONCE do
+    if self.first > self.last or not tell(self) then break end
+  end
+  if self.first > self.last then self.first, self.last = 1, 0 end
+end
+
+--- Tells what waits, unless that is being done further up; not much at a time, and no more after
+--- one that may have taken all of its time.
+---@return boolean more still waits
 function Script:run()
-  if self.is_running or self.first > self.last then return end
+  if self.is_running or self.first > self.last then return false end
   self.is_running = true
   local ok, err = pcall(run, self)
   self.is_running = false
   if not ok then self.guard:fault("on_transition", err) end
+  return self.first <= self.last
+end
+
+--- Tells all that waits.
+function Script:finish()
+  while self:run() do end
 end
 
 local function push(self, event)
@@ -58,7 +72,7 @@ local function push(self, event)
   end
   self.last = self.last + 1
   self[self.last] = copy_of(event)
-  if not self.guard.is_tended then return self:run() end
+  if not self.guard.is_tended then return self:finish() end
   local on_due = self.guard.chain.durables.on_due
   if on_due then on_due() end
 end
