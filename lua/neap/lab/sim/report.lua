@@ -282,7 +282,7 @@ local function figure(result)
   service_panels(result, add)
   call_panels(result, add)
   return svg.figure {
-    title = result.title,
+    title = "Over time",
     about = "What comes from outside and how it is answered; what each service is asked; what the "
       .. "breakers do. Faults are shaded.",
     x = { kind = "elapsed", from = 0, to = plot.duration_ms }, shades = shades(plot),
