@@ -469,7 +469,8 @@ int main(void) {
       IT_SHARED("six, with two generations of rules", two_generations_of_rules),
       IT_SHARED("with calls in flight (B205)", with_calls_in_flight),
       IT_SHARED("... and a count window", with_calls_in_flight_in_a_count_window),
-      IT_SHARED("stopped at any instruction, they hold nobody up", stopped_with_a_time_window),
+      IT_SHARED("stopped at any instruction, they hold nobody up (B203)",
+                stopped_with_a_time_window),
       IT_SHARED("... with a count window", stopped_with_a_count_window),
       IT_SHARED("... with two generations of rules", stopped_during_a_reload),
   };

@@ -33,6 +33,17 @@ every() {
   [ "$(cut -d' ' -f"$2" "$dir/about" | sort -u)" = "$3" ]
 }
 
+# ---- After the load ----
+
+# B203: one hot breaker, and nothing that would go on turning once nobody asks.
+curl -s -Z -o /dev/null "$site/?[1-2000]"
+ticks() { for one in $(pgrep -P "$pid"); do cat "/proc/$one/stat"; done | awk '{ n += $14 + $15 } END { print n }'; }
+sleep 0.5
+before=$(ticks)
+sleep 0.5
+count=$(($(ticks) - before))
+[ $count -le $(($(getconf CLK_TCK) / 10)) ] || fail "workers that nobody asks have run for $count ticks"
+
 # ---- Policies, while it runs ----
 
 for _ in 1 2; do gets 500 "/?how=500"; done
