@@ -126,8 +126,9 @@ function Admin:find(policy, key)
   if not guard then
     local names = sorted_names(guards)
     local near = suggest.nearest(policy, names)
-    return nil, problem(404, "No such policy", near and ("did you mean %s?"):format(near)
-      or (names[2] and "there are " or "there is ") .. table.concat(names, ", "))
+    return nil, problem(404, "No such policy", ("there is no policy %s: %s"):format(
+      characters.of(policy), near and ("did you mean %s?"):format(near)
+      or (names[2] and "there are " or "there is ") .. table.concat(names, ", ")))
   end
   if not key then return guard end
   local shown = {}
@@ -138,8 +139,9 @@ function Admin:find(policy, key)
   if shown[2] then return nil, problem(409, "Two such keys", TWO_SHOWN) end
   if shown[1] then return guard, shown[1] end
   local near = suggest.nearest(key, keys_of(guard))
-  return nil, problem(404, "No such key", near and ("did you mean %s?"):format(near)
-    or ("%s has no breaker %s; a key's breaker is made by its first call"):format(policy, key))
+  return nil, problem(404, "No such key", ("%s has no breaker %s%s"):format(policy,
+    characters.of(key), near and (": did you mean %s?"):format(near)
+      or "; a key's breaker is made by its first call"))
 end
 
 --- { "breakers": [ … ] }, a breaker at a time: there may be thousands.
@@ -252,6 +254,7 @@ function Admin:policy_row(row, guard)
     warnings = guard and list(guard.policy.warnings or {}),
     config = guard and config_of(guard.policy),
     queues = stats and list(stats.queues), stores = stats and list(stats.stores),
+    shadow = stats and stats.shadow,
     keys = stats and {
       used = stats.keys, max = stats.max_keys, overflow = stats.overflow, evicted = stats.evicted,
     },

@@ -289,7 +289,8 @@ function check.config(loaded)
   return config
 end
 
---- The params, for JSON: what is declared of each, its value and where it is from.
+--- The params, for JSON: what is declared of each, in `takes` in words, its value and where it is
+--- from.
 ---@param loaded neap.Policy
 ---@return table
 function check.parameters(loaded)
@@ -297,6 +298,7 @@ function check.parameters(loaded)
   for i, row in ipairs(loaded.parameters or {}) do
     local value = {}
     for field, of_field in pairs(row) do value[field] = of_field end
+    value.takes = row.type and declared.expected(row)
     list[i] = value
   end
   return json.list(list)

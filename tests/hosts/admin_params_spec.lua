@@ -80,9 +80,10 @@ describe("the page of a policy's params", function()
     assert.same({ 200, "flags", true, 1, "at 5000", guards.flags.policy.params_hash },
       { status, value.policy, value.declared, value.version, value.since, value.hash })
     assert.same({ name = "timeout_ms", type = "ms", min = 50, max = 2000, default = 300,
-      doc = "of one call", value = 400, from = "params.lua:1" }, row(value, "timeout_ms"))
-    assert.same({ name = "on", type = "boolean", default = true, value = true, from = "default" },
-      row(value, "on"))
+      doc = "of one call", value = 400, from = "params.lua:1",
+      takes = "a whole number of milliseconds from 50 to 2000" }, row(value, "timeout_ms"))
+    assert.same({ name = "on", type = "boolean", default = true, value = true, from = "default",
+      takes = "true or false" }, row(value, "on"))
   end)
 
   it("has no values of what is not declared: they may be for nobody's eyes", function()

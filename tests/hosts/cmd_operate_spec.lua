@@ -145,13 +145,47 @@ describe("neap status", function()
       row.stores[1].entries, row.stores[1].evicted, row.keys.used, row.keys.overflow })
   end)
 
-  it("says whose mode is in force, why and until when", function()
+  it("says whose mode is in force, why and until when, and what it comes to", function()
+    fail(flags)
     flags:mode(nil, "forced_closed", { by = "bob", reason = "load test", for_ms = 600000 })
-    assert.equal(0, neap "status flags")
-    says "\n  mode forced_closed, by bob at 12:40: load test; ends in 10 min\n"
+    assert.equal(1, neap "status flags")
+    says("\n  mode forced_closed, by bob at 12:40: load test; ends in 10 min\n"
+      .. "  lets every call through\n")
+    assert.is_nil(out:find("lets a call through in", 1, true))
     flags:mode(nil, "forced_open", { by = "bob" })
     assert.equal(1, neap "status flags")
-    says "\n  mode forced_open, by bob at 12:40\n"
+    says "\n  mode forced_open, by bob at 12:40\n  lets no call through\n"
+    assert.is_nil(out:find("lets a call through in", 1, true))
+  end)
+
+  it("of a shadow says what differs, if something does; and what is wrong with its file", function()
+    local row = { file = "next/flags.lua", state = "closed", calls = 3, saved = 0, lost = 0,
+      neutral = 0, let_through = 0, opened = 0, errors = 0, text = "shadow next/flags.lua: …" }
+    local snapshot = flags.snapshot
+    flags.snapshot = function(...)
+      local taken = snapshot(...)
+      taken.shadow = row
+      return taken
+    end
+    neap "status flags"
+    assert.is_nil(out:find("\n  shadow ", 1, true))
+    says "\npolicy flags: shadow next/flags.lua: has not differed yet\n"
+    for field, value in pairs { saved = 1, state = "open" } do
+      local was = row[field]
+      row[field] = value
+      neap "status flags"
+      says "\n  shadow next/flags.lua: …\n"
+      row[field] = was
+    end
+    row.opened = 1
+    neap "status flags"
+    assert.is_nil(out:find("has not differed", 1, true))
+    local stats = flags:stats()
+    stats.shadow = { file = "next/flags.lua", error = "next/flags.lua:2: trip.f: is not a key" }
+    flags.stats = function() return stats end
+    assert.equal(0, neap "status flags")
+    says("\npolicy flags: the last good version of its shadow judges: next/flags.lua:2: trip.f: "
+      .. "is not a key\n")
   end)
 
   it("says which policy's file is wrong, and is 1 then", function()
@@ -229,7 +263,7 @@ describe("neap status", function()
 
   it("is 1 with what is meant if there is no such breaker, 3 if nobody can be asked", function()
     assert.equal(1, neap "status flagz")
-    complains "neap status: did you mean flags?\n"
+    complains "neap status: there is no policy flagz: did you mean flags?\n"
     assert.equal(1, neap "status flags/defualt")
     assert.equal(3, neap "status --admin 127.0.0.1:1")
     complains("neap status: 127.0.0.1:1: Failed to connect; is neap serve running, with its admin "
@@ -358,10 +392,17 @@ describe("neap params", function()
 
   it("shows them, and where each is from", function()
     assert.equal(0, neap "params flags")
-    assert.equal("pause_ms = 300  (default)\nt = { a = { 1, 2 } }  (params.lua:1)\n"
-      .. "share = not set  (default)\n", out)
+    assert.equal("pause_ms = 300  (default; a whole number of milliseconds, 0 or more)\n"
+      .. "t = { a = { 1, 2 } }  (params.lua:1; a table)\n"
+      .. "share = not set  (default; a share from 0 to 1)\n", out)
     assert.equal(0, neap "params flags --json")
     assert.equal(300, json.decode(out).params[1].value)
+  end)
+
+  it("says that there are none", function()
+    pages.params = function() return { name = "flags", params = {}, parameters = {} } end
+    assert.equal(0, neap "params flags")
+    assert.equal("none is set, and the policy declares none\n", out)
   end)
 
   it("lets no bytes of whoever set one at the terminal", function()
@@ -371,7 +412,7 @@ describe("neap params", function()
       } }
     end
     assert.equal(0, neap "params flags")
-    assert.equal('word = "a\\x9b1m"  (admin, by a\\x1b[31mnn\\x0a)\n', out)
+    assert.equal('word = "a\\x9b1m"  (admin, by a\\x1b[31mnn\\x0a; a text)\n', out)
   end)
 
   it("is 3 if what answers is no neap", function()

@@ -181,16 +181,22 @@ function commands.reset(self)
   return act(self, "reset")
 end
 
+--- failures = 5  (default; a whole number from 1 to 100)
 local function param_line(row)
   local value = row.value
   if value == json.null then value = nil end
-  return ("%s = %s  (%s)"):format(row.name, parameters.inline(value), row.from)
+  return ("%s = %s  (%s%s)"):format(row.name, parameters.inline(value), row.from,
+    type(row.takes) == "string" and "; " .. row.takes or "")
 end
 
 local function show_params(self, said)
   if self.given.json then
     self.host.out(json.encode(said) .. "\n")
     return OK
+  end
+  if not said.params[1] then
+    self.host.out(said.declared and "it declares that it takes none\n"
+      or "none is set, and the policy declares none\n")
   end
   for _, row in ipairs(said.params) do
     local text = said.declared and param_line(row)

@@ -69,11 +69,22 @@ local function under_way_text(row)
   return ("%s, %.0f of them for longer than slow_call_ms"):format(text, overdue)
 end
 
+local LETS = { forced_open = "lets no call through", forced_closed = "lets every call through",
+  shadow = "lets every call through" }
+
+--- A shadow of which there is something to be said.
+local function has_differed(shadow, row)
+  return shadow.state ~= row.state or shadow.saved + shadow.lost + shadow.neutral
+    + shadow.let_through + shadow.opened + shadow.errors > 0
+end
+
 --- What is to be said of it besides, a line each.
 local function notes_of(row)
   local notes = {}
   if row.mode ~= "auto" then notes[#notes + 1] = operator_text(row) end
-  if row.state == "open" and row.retry_after_ms > 0 then
+  if LETS[row.mode] then
+    notes[#notes + 1] = LETS[row.mode]
+  elseif row.state == "open" and row.retry_after_ms > 0 then
     notes[#notes + 1] = "lets a call through in " .. lasting(row.retry_after_ms)
   elseif row.state == "half_open" then
     notes[#notes + 1] = ("probes: %.0f under way, %.0f succeeded, %.0f failed"):format(
@@ -88,7 +99,9 @@ local function notes_of(row)
     notes[#notes + 1] = ("%.0f %% of its calls are neutral: it sees little"):format(
       row.neutral_share * 100)
   end
-  if is_there(row.shadow) then notes[#notes + 1] = row.shadow.text end
+  if is_there(row.shadow) and has_differed(row.shadow, row) then
+    notes[#notes + 1] = row.shadow.text
+  end
   return notes
 end
 
@@ -184,7 +197,22 @@ local function kept_texts(row)
   return texts
 end
 
-local function policies_text(policies, paint, out)
+--- Of each policy with a shadow whose breakers say nothing of it: its file.
+local function quiet_shadows(breakers)
+  local files, told = {}, {}
+  for _, row in ipairs(breakers) do
+    if is_there(row.shadow) then
+      files[row.policy] = row.shadow.file
+      told[row.policy] = told[row.policy] or has_differed(row.shadow, row)
+    end
+  end
+  for policy in pairs(told) do
+    if told[policy] then files[policy] = nil end
+  end
+  return files
+end
+
+local function policies_text(policies, quiet, paint, out)
   for _, row in ipairs(policies) do
     local whose, what = ("%s %s: "):format(paint(YELLOW, "policy"), printable(row.name)), nil
     if is_there(row.last_error) and not is_there(row.hash) then -- of parameters, or never loaded
@@ -196,6 +224,12 @@ local function policies_text(policies, paint, out)
       what = row.path .. " is gone, its policy serves"
     end
     if what then out[#out + 1] = whose .. printable(what) end
+    if is_there(row.shadow) and is_there(row.shadow.error) then
+      out[#out + 1] = whose .. printable("the last good version of its shadow judges: "
+        .. row.shadow.error)
+    elseif quiet[row.name] then
+      out[#out + 1] = whose .. printable(("shadow %s: has not differed yet"):format(quiet[row.name]))
+    end
     for _, text in ipairs(kept_texts(row)) do out[#out + 1] = whose .. printable(text) end
   end
 end
@@ -208,7 +242,7 @@ end
 function status.text(breakers, policies, options)
   local out, paint = {}, painter(options and options.colours)
   breakers_text(breakers, paint, out)
-  policies_text(policies, paint, out)
+  policies_text(policies, quiet_shadows(breakers), paint, out)
   return table.concat(out, "\n") .. (out[1] and "\n" or "")
 end
 
