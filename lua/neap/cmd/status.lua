@@ -228,7 +228,7 @@ local function policies_text(policies, quiet, paint, out)
       out[#out + 1] = whose .. printable("the last good version of its shadow judges: "
         .. row.shadow.error)
     elseif quiet[row.name] then
-      out[#out + 1] = whose .. printable(("shadow %s: has not differed yet"):format(quiet[row.name]))
+      out[#out + 1] = whose .. printable("shadow " .. quiet[row.name] .. ": has not differed yet")
     end
     for _, text in ipairs(kept_texts(row)) do out[#out + 1] = whose .. printable(text) end
   end
