@@ -280,7 +280,8 @@ typedef struct reporting {
   int64_t retry_after_ms;
   neap_outcome outcome;
   neap_reported reported;
-  char *reason; /* as in neap_guard; a handler of an event may report, too, meanwhile */
+  uint64_t now_ms; /* when the core was told */
+  char *reason;    /* as in neap_guard; a handler of an event may report, too, meanwhile */
 } reporting;
 
 static neap_outcome read_outcome(const char *name) {
@@ -350,7 +351,7 @@ static void give(reporting *r) {
   neap_permit permit = neap__narrow(r->permit);
   neap_call call = {r->outcome, r->duration_ms, r->retry_after_ms};
   neap_transition moved = {.cause = NEAP_BY_NOTHING};
-  uint64_t now_ms = engine_now_ms(r->guard->engine);
+  uint64_t now_ms = r->now_ms = engine_now_ms(r->guard->engine);
   uint64_t began_ms = neap__wide_began_ms(r->permit, now_ms);
   r->reported = line_report(r->line->native, now_ms, began_ms, &permit, &call, &moved);
   tell(r->guard, r->line, &moved);
@@ -369,6 +370,7 @@ static void report_by_lua(reporting *r, const neap_result *result) {
   neap_engine *e = r->guard->engine;
   neap_result measured = *result;
   measured.duration_ms = r->duration_ms;
+  r->now_ms = engine_now_ms(e); /* Lua reads it a little later */
   engine_scope outer = engine_enter(e, result->request, &measured, false);
   bool done = engine_run(e, r->guard->asks ? report : classify, r, r->guard->name);
   engine_leave(e, outer);
@@ -410,7 +412,7 @@ static int64_t asked_for(const neap_result *result) {
 static void record(const reporting *r, const neap_result *result) {
   neap_engine *e = r->guard->engine;
   if (!e->on_call || !r->line) return;
-  uint64_t now_ms = engine_now_ms(e);
+  uint64_t now_ms = r->now_ms;
   int64_t retry_ms = r->retry_after_ms;
   if (result && !retry_ms && r->outcome != NEAP_SUCCESS) retry_ms = asked_for(result);
   const engine_called called = {.guard = r->guard,
