@@ -24,6 +24,7 @@ local arguments = require "neap.cmd.arguments"
 local characters = require "neap.characters"
 local check = require "neap.check"
 local event = require "neap.event"
+local events = require "neap.cmd.follow"
 local json = require "neap.cmd.json"
 local metrics = require "neap.metrics"
 local the_page = require "neap.page"
@@ -373,28 +374,7 @@ function Admin:get_live(request, policy, key)
   })
 end
 
-local NO_EVENTS = "this host keeps no events: its log has them, a policy's on_transition is told"
-local MANY_FOLLOW = "as many clients follow as may"
-
---- What happens from now on, or from where the client has been before: one message after the other,
---- false when there is none for now.
-function Admin:get_events(request)
-  if not self.follow then return problem(501, "Not here", NO_EVENTS) end
-  local given, message = arguments.read({}, request.target:match("%?([^#]*)") or "")
-  if not given then return problem(400, "Not understood", message) end
-  local recent = given.last and tonumber(given.last)
-  if given.last and not (recent and recent >= 0 and recent % 1 == 0) then
-    return problem(400, "Not understood", "last: how many of the last events, e.g. last=20")
-  end
-  local answer = { status = 200, type = "text/event-stream", body = "",
-    headers = { ["X-Accel-Buffering"] = "no" } } -- for an nginx in between
-  if request.method == "HEAD" then return answer end
-  local follower = self.follow(request.headers["last-event-id"], recent)
-  if not follower then return problem(503, "Too many", MANY_FOLLOW, { ["Retry-After"] = "10" }) end
-  answer.body = function() return follower:text() end
-  answer.over = function() follower:close() end
-  return answer
-end
+function Admin:get_events(request) return events(request, self.follow) end
 
 local PAGES = {
   healthz = { GET = Admin.get_healthz },
