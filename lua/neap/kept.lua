@@ -105,11 +105,17 @@ local function chosen(self)
   return all, first
 end
 
+--- As assert, without the line: the message is for operators.
+local function must(value, message)
+  if not value then error(message, 0) end
+  return value
+end
+
 --- Writes what the store has now: to be resumed until it is dead.  It yields after each slice, and
 --- while the host syncs.  Raises what is wrong.
 local function write(self, now_ms)
   local path = self.path .. ".new"
-  local file = assert(core.open_file(path, true))
+  local file = must(core.open_file(path, true))
   self.writing = file
   local entries, first = chosen(self)
   local slice, bytes, wall_ms = { HEADER }, #HEADER, core.wall_ms()
@@ -124,24 +130,24 @@ local function write(self, now_ms)
       bytes = bytes + #slice[#slice]
     end
     if bytes >= SLICE_BYTES then
-      assert(file:append(table.concat(slice)))
+      must(file:append(table.concat(slice)))
       slice, bytes = {}, 0
       coroutine.yield(SLICE_MS)
     end
   end
-  assert(file:append(table.concat(slice)))
+  must(file:append(table.concat(slice)))
   if self.host.sync then
     local has_ended, ok, message
     self.host.sync(file:descriptor(), function(...)
       has_ended, ok, message = true, ...
     end)
     while not has_ended do coroutine.yield(SLICE_MS) end
-    assert(ok, message)
+    must(ok, message)
   else
-    assert(file:sync())
+    must(file:sync())
   end
   file:close()
-  assert(core.replace_file(path, self.path))
+  must(core.replace_file(path, self.path))
 end
 
 local function begin(self, now_ms)

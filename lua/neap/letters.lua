@@ -110,7 +110,8 @@ local function open(path)
     queue = path, max_entries = math.huge, max_bytes = MOST, max_age_ms = math.huge,
   }, { path = path, host = {}, warn = function(text) said = text end }, 0)
   if opened.file then return opened end
-  return nil, (said:gsub(": nothing can be queued$", ""))
+  said = said:gsub(": nothing can be queued$", "")
+  return nil, (said:gsub("another process has this queue$", "%0: stop that neap first"))
 end
 
 --- Takes letters out of the dead ones.

@@ -159,7 +159,7 @@ function Queue:push(call, now_ms)
   local offset = self.file:size()
   local ok
   ok, message = self.file:append(text)
-  if not ok then return nil, message end
+  if not ok then return nil, ("%s.queue: %s"):format(self.path, message) end
   self.last_seq = seq
   self.count, self.bytes = self.count + 1, self.bytes + #text
   self.waiting[self.first + self.count - 1] = {

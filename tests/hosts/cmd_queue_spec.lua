@@ -116,7 +116,8 @@ describe("neap queue", function()
     local before = queues.read() .. queues.read ".dead"
     here "q"
     assert.equal(1, here("q", id_of "dead", "--requeue"))
-    assert.is_truthy(err:find("q.lock: another process has this queue\n", 1, true), err)
+    assert.is_truthy(err:find("q.lock: another process has this queue: stop that neap first\n", 1,
+      true), err)
     assert.equal(before, queues.read() .. queues.read ".dead")
     q:close()
   end)
@@ -129,7 +130,7 @@ describe("neap queue", function()
   end)
 
   for _, case in ipairs {
-    { {}, 2, "which directory?" }, { { "/nowhere/at/all" }, 1, "/nowhere/at/all: " },
+    { {}, 2, "which directory?" }, { { "/nowhere/at/all" }, 1, "neap queue: /nowhere/at/all: No " },
     { { ".", "q", "all" }, 1, "there is no queue q" }, { { ".", "--drop" }, 2, "which call?" },
     { { ".", "q", "1", "2" }, 2, "at most" },
     { { ".", "q", "1", "--drop", "--requeue" }, 2, "not both" },

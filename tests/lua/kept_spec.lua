@@ -157,7 +157,7 @@ describe("a file of last good answers", function()
       end })
     end
     file:flush(0)
-    assert.matches("a.kept: cannot be written: .*No space left on device", warned[1])
+    assert.matches("a.kept: cannot be written: No space left on device$", warned[1])
     local left = assert(io.open(path() .. ".kept.new", "rb"))
     assert.equal(0, left:seek "end")
     left:close()

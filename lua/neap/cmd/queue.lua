@@ -125,7 +125,7 @@ function queue.run(_, given, host)
     return USAGE
   end
   local names, why = letters.names(self.directory)
-  if not names then return fail(self, ("%s: %s"):format(self.directory, why)) end
+  if not names then return fail(self, why) end
   local name, is_known = given[2], false
   for _, known in ipairs(names) do is_known = is_known or known == name end
   if name and not is_known then
