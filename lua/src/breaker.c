@@ -288,6 +288,21 @@ static int l_snapshot(lua_State *L) {
   return 1;
 }
 
+/* breaker:counts(rules, now_ms) -> good, slow, failed, refused: calls since it began.
+ * For who asks thousands of breakers again and again: it makes no table. */
+static int l_counts(lua_State *L) {
+  neap_breaker *b = neap__check_breaker(L, 1);
+  const neap_rules *rules = neap__check_rules(L, 2);
+  neap_snapshot s;
+  neap_breaker_snapshot(b, rules, neap__check_ms(L, 3, "now_ms"), &s);
+  const neap_totals *t = &s.totals;
+  compat_pushwide(L, t->success);
+  compat_pushwide(L, t->slow_success);
+  compat_pushwide(L, t->failure + t->slow_failure);
+  compat_pushwide(L, t->refused_open + t->refused_probes + t->refused_forced + t->refused_ramp);
+  return 4;
+}
+
 /* breaker:name() -> its name in its panel, or "" */
 static int l_name(lua_State *L) {
   lua_pushstring(L, neap_breaker_name(neap__check_breaker(L, 1)));
@@ -420,11 +435,14 @@ static int l_bind(lua_State *L) {
 
 void neap__open_breaker(lua_State *L) {
   static const luaL_Reg methods[] = {
-      {"adopt", l_adopt},     {"acquire", l_acquire},   {"report", l_report},
-      {"decide", l_decide},   {"bind", l_bind},         {"reset", l_reset},
-      {"trip", l_trip},       {"set_mode", l_set_mode}, {"state", l_state},
-      {"next_ms", l_next_ms}, {"peek", l_peek},         {"snapshot", l_snapshot},
-      {"name", l_name},       {"__eq", l_eq},           {"__tostring", l_tostring},
+      {"adopt", l_adopt},   {"acquire", l_acquire},
+      {"report", l_report}, {"decide", l_decide},
+      {"bind", l_bind},     {"reset", l_reset},
+      {"trip", l_trip},     {"set_mode", l_set_mode},
+      {"state", l_state},   {"next_ms", l_next_ms},
+      {"peek", l_peek},     {"snapshot", l_snapshot},
+      {"counts", l_counts}, {"name", l_name},
+      {"__eq", l_eq},       {"__tostring", l_tostring},
       {NULL, NULL},
   };
   luaL_getmetatable(L, NEAP__BREAKER);

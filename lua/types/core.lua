@@ -395,6 +395,12 @@ function Breaker:peek(rules, now_ms) end
 ---@return neap.Snapshot
 function Breaker:snapshot(rules, now_ms) end
 
+--- Calls since it began, of the snapshot's totals: good, good but slow, failed, refused.
+---@param rules neap.core.Rules
+---@param now_ms number
+---@return integer good, integer slow, integer failed, integer refused
+function Breaker:counts(rules, now_ms) end
+
 --- Its name in its panel; "" outside of any.
 ---@return string
 function Breaker:name() end

@@ -204,6 +204,18 @@ describe("a breaker", function()
     assert.matches("must be over 0 and at most max_cooldown_ms", message)
   end)
 
+  it("says in four numbers what became of all calls", function()
+    assert.same({ 0, 0, 0, 0 }, { b:counts(r, 0) })
+    local slow = assert(core.rules { failures = 2, slow_call_ms = 10, slow_rate = 1,
+      minimum_calls = 100 })
+    for _, ended in ipairs { { "success", 1 }, { "success", 20 }, { "failure", 1 },
+      { "failure", 20 } } do
+      b:report(slow, 0, b:acquire(slow, 0), ended[1], ended[2])
+    end
+    for _ = 1, 5 do b:acquire(slow, 0) end
+    assert.same({ 1, 1, 2, 5 }, { b:counts(slow, 0) })
+  end)
+
   it("has modes, which go before the rules'", function()
     assert.is_true(b:set_mode(0, "forced_open", 100))
     assert.same({ nil, "forced_open", 70 }, { b:acquire(r, 30) }) -- what is left of it
@@ -349,7 +361,7 @@ describe("arguments", function()
     local before = b:snapshot(r, 0)
     for _, method in ipairs {
       "acquire", "report", "adopt", "decide", "reset", "trip", "set_mode", "state", "next_ms",
-        "peek", "snapshot", "bind",
+        "peek", "snapshot", "counts", "bind",
     } do
       assert.is_false(pcall(b[method], b, hostile, hostile, hostile, hostile))
       assert.is_false(pcall(b[method], hostile))
@@ -424,8 +436,8 @@ describe("after closing", function()
     for _, method in ipairs(METHODS) do
       assert.error_matches(function() panel[method](panel, "a") end, "the panel is closed")
     end
-    for _, method in ipairs { "acquire", "state", "next_ms", "peek", "snapshot", "adopt",
-      "reset" } do
+    for _, method in ipairs { "acquire", "state", "next_ms", "peek", "snapshot", "counts",
+      "adopt", "reset" } do
       assert.error_matches(function() b[method](b, r, 0) end, "panel is closed")
     end
     assert.error_matches(acquire, "panel is closed")

@@ -148,7 +148,8 @@ function shown({ changes, is_restarted, is_first }, was_lost) {
 function tick() {
   if (banner_age) {
     if (live.heard_at) say(banner_age, `What you see is ${ago(Date.now() - live.heard_at)} old.`);
-    say(banner_wait, `Trying again in ${ago(Math.max(0, live.next_at - Date.now()) + 999)}.`);
+    const wait_ms = Math.max(0, live.next_at - Date.now()) + 999;
+    say(banner_wait, asking ? "Asking now." : `Trying again in ${ago(wait_ms)}.`);
   } else if (live.heard_at) {
     tick_tiles();
     if (detail.id) show_detail();

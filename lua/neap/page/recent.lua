@@ -84,20 +84,16 @@ end
 
 -- ---- A step -----------------------------------------------------------------------------------
 
-local function counts_of(totals)
-  return totals.success, totals.slow_success, totals.failure + totals.slow_failure,
-    totals.refused_open + totals.refused_probes + totals.refused_forced + totals.refused_ramp
-end
-
 --- What became of the calls since the last step; the ring is there only when there is something in
 --- it.
-local function put_points(record, step, totals)
-  local now, last, any = { counts_of(totals) }, record.counts, false
-  for i = 1, SERIES do
-    local more = math.max(0, now[i] - (last and last[i] or 0))
-    now[SERIES + i], any = more, any or more > 0
-  end
+---@return integer how many calls
+local function put_points(record, step, ok, slow, failed, refused)
+  local last, all = record.counts, ok + slow + failed + refused
+  local more = all - (last and last[SERIES + 1] or 0)
+  if more == 0 and not record.points then return 0 end
+  local now = { ok, slow, failed, refused, all }
   record.counts = now
+  local any = more > 0
   if any then record.busy = step end
   if not record.points and any then
     record.points = {}
@@ -106,19 +102,25 @@ local function put_points(record, step, totals)
     record.points = nil
   end
   local at = step % POINTS * SERIES
-  for i = 1, record.points and SERIES or 0 do record.points[at + i] = now[SERIES + i] end
-  return now[5] + now[6] + now[7] + now[8]
+  for i = 1, record.points and SERIES or 0 do
+    record.points[at + i] = math.max(0, now[i] - (last and last[i] or 0))
+  end
+  return math.max(0, more)
 end
 
 local function look(self, guard, key)
-  local row = guard:snapshot(key)
-  if not row then return end
-  local step = self.step + 1
+  local of_key = guard.lines[key]
+  if not of_key then return end
+  local step, rules, now_ms = self.step + 1, guard.policy.rules, of_key.native:now()
   local record, of_policy = self:record(guard.name, key), self:policy(guard.name)
   record.seen = step
-  of_policy.asked = of_policy.asked + put_points(record, step, row.totals)
-  if step % STEPS_PER_MINUTE == 0 then
-    record.older, record.newer = record.newer, row.duration_counts
+  of_policy.asked = of_policy.asked
+    + put_points(record, step, of_key.breaker:counts(rules, now_ms))
+  if step % STEPS_PER_MINUTE ~= 0 then return end
+  local is_quiet = record.newer and step - (record.busy or 0) > STEPS_PER_MINUTE
+  record.older = record.newer
+  if not is_quiet then
+    record.newer = of_key.breaker:snapshot(rules, now_ms).duration_counts
   end
 end
 
