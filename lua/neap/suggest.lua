@@ -28,6 +28,9 @@ function suggest.distance(a, b)
   return row[#b]
 end
 
+--- A name without what is forgotten first, its underscores and unit: maxAge is meant as max_age_ms.
+local function bare(name) return (name:gsub("_ms$", ""):gsub("_", "")) end
+
 --- The nearest of `known`, if it is near enough to be meant; of two as near, the first by name.
 ---@param name any what was written
 ---@param known string[]
@@ -38,6 +41,7 @@ function suggest.nearest(name, known)
   local lower = name:lower()
   for _, candidate in ipairs(known) do
     local distance = suggest.distance(lower, candidate:lower())
+    if bare(lower) == bare(candidate:lower()) then distance = 0 end
     local near = distance <= math.max(1, math.floor(math.max(#name, #candidate) / 3))
     if near and (not best or distance < least or distance == least and candidate < best) then
       best, least = candidate, distance

@@ -147,6 +147,7 @@ return {
     ['fallback.queue { }'] = "a file's name",
     ['fallback.last_good { persist = "a/b" }'] = "a file's name",
     ['fallback.last_good { concurrent = 1 }'] = "is not a key",
+    ['fallback.last_good { maxAge = 1 }'] = "is not a key: did you mean max_age_ms?",
   } do
     it("that are wrong are found at load: " .. stage, function()
       local p, err = parse(stage)
