@@ -5,7 +5,7 @@
 neap=${NEAP_BIN:?}
 policy plain 'trip = { failure_rate = 0.5, minimum_calls = 20 }' "$dir"
 export ASAN_OPTIONS=quarantine_size_mb=1:detect_leaks=0
-$lua - "$neap" "$dir" "${LINES_MORE:-1200000}" <<'LUA'
+$lua - "$neap" "$dir" "${LINES_MORE:-600000}" <<'LUA'
 local neap, dir, more = arg[1], arg[2], tonumber(arg[3])
 local pipe = assert(io.popen(("echo $$ >%s/pid; exec '%s' replay - --policy %s/plain.lua >%s/out")
   :format(dir, neap, dir, dir), "w"))

@@ -17,7 +17,7 @@ serve() {
   (
     [ -z "${2:-}" ] || ulimit -f "$2"
     exec "$neap" serve --listen "127.0.0.1:$listen" --admin off --upstream "http://127.0.0.1:$up" \
-      --policy "$dir/plain.lua" --record "$dir/calls" --record-bytes 65536 --record-files "$1"
+      --policy "$dir/plain.lua" --record "$dir/calls" --record-bytes 8192 --record-files "$1"
   ) >>"$dir/log" 2>&1 &
   pid=$! pids="$pids $!"
   within 10 grep -q "serving on" "$dir/log"
@@ -57,27 +57,27 @@ replayed() { "$neap" replay "$dir"/calls* --policy "$dir/plain.lua" --json >"$di
 
 serve 2
 for round in 1 2 3; do
-  calls 2800
+  calls 400
   sleep 0.6 # it has been written
 done
 stop
 is "calls calls.1" "$(cd "$dir" && echo calls*)" "what is kept"
-[ "$(wc -c <"$dir/calls.1")" -le 400000 ] || fail "not rotated in time: $(wc -c "$dir"/calls*)"
+[ "$(wc -c <"$dir/calls.1")" -le 40000 ] || fail "not rotated in time: $(wc -c "$dir"/calls*)"
 for file in "$dir"/calls*; do
   is "#neap-recording 1" "$(head -n 1 "$file")" "$file says what it is"
 done
 replayed
 is 600 "$(stat -c %a "$dir/calls")" mode
 is 0 "$(number damaged)" "lines that are damaged"
-[ "$(number calls)" -gt 2000 ] || fail "only $(number calls) calls"
+[ "$(number calls)" -gt 300 ] || fail "only $(number calls) calls"
 
 # ---- A disk that is full --------------------------------------------------------------------------
 
 rm "$dir"/calls*
 made=0
-serve 8 96 # 48 KB: less than it takes to go on with the next file
+serve 8 12 # 6 KB: less than it takes to go on with the next file
 for round in 1 2 3; do
-  calls 1600
+  calls 300
   sleep 0.6
 done
 is 200 "$(curl -s -o "$dir/out" -w '%{http_code}' "http://127.0.0.1:$listen/")" "it serves on"

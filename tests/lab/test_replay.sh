@@ -99,6 +99,21 @@ sed 's/call.duration_ms < 1000/seen.x.y/' "$dir/own.lua" >"$dir/bad/own.lua"
 exits 0 "$traffic/calls.jsonl" --policy "$dir/bad/own.lua"
 has "own: its functions failed 200 times, first: classify: " "$dir/out"
 
+# What a deployment sets, and what a dependency asks for.
+cat >"$dir/asked.lua" <<'LUA'
+return {
+  name = "asked",
+  trip = { consecutive_failures = params.limit or 9 },
+  open = { cooldown_ms = 1000, jitter = 0 },
+}
+LUA
+echo 'return { asked = { limit = 1 }, another = { limit = 5 } }' >"$dir/params.lua"
+echo '{"ts":1764590400.5,"status":503,"retry_after":"30","duration_ms":5}' >"$dir/asks"
+exits 0 "$dir/asks" --policy "$dir/asked.lua"
+has "asked: would never have opened" "$dir/out"
+exits 0 "$dir/asks" --policy "$dir/asked.lua" --params "$dir/params.lua"
+has "closed -> open: 1 failure in a row, limit 1; open for 30000 ms, level 1" "$dir/out"
+
 # Two policies, side by side; the seed changes the jitter, and nothing else does.
 policy quick 'trip = { consecutive_failures = 3 }, open = { cooldown_ms = 1000 }, timeout_ms = 500' "$dir"
 exits 0 "$traffic/calls.jsonl" --policy "$dir/shop.lua" --policy "$dir/quick.lua"
@@ -154,6 +169,14 @@ has "there is no role took" "$dir/out"
 exits 1 "$traffic/calls.rec" --policy "$dir/shop.lua" --log-format '$status$request_time'
 has "two variables with nothing in between" "$dir/out"
 exits 1 "$traffic/calls.rec" --policy "$dir/gone.lua"
+exits 1 "$traffic/calls.jsonl" --policy "$dir/shop.lua" --key tenant
+has "neap replay: --key tenant: no call has such a field" "$dir/out"
+tail -c +50 "$traffic/calls.jsonl" >"$dir/cut" # rotated in the middle of a line
+exits 0 "$dir/cut" --policy "$dir/shop.lua"
+has "1 line of 1,200 damaged" "$dir/out"
+{ cat "$traffic/calls.jsonl"; head -c 2000000 /dev/zero | tr '\0' '['; echo; cat "$dir/later"; } >"$dir/long"
+exits 0 "$dir/long" --policy "$dir/shop.lua"
+has "longer than a line may be  first $dir/long:1201" "$dir/out"
 
 # ---- Nothing but what was asked for is said where there is no terminal ----------------------------
 

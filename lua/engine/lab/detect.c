@@ -110,6 +110,20 @@ static bool is_har(sample s) {
   return !begin[i];
 }
 
+/* The first lines may be cut, as of a log that was rotated in the middle of one. */
+static bool detect_json(lab_reader *r, sample s) {
+  lab_text line;
+  for (int i = 0; i < LINES && sample_next(&s, &line); i++) {
+    if (line.data[0] != '{') continue;
+    if (has_text(line, "\"response_flags\"") && has_text(line, "\"response_code\"")) {
+      snprintf(r->what, sizeof r->what, "JSON lines, Envoy's");
+      r->names.unit = UNIT_MS;
+    }
+    return true;
+  }
+  return false;
+}
+
 static lab_format detect(lab_reader *r, sample s) {
   lab_text line;
   sample first = s;
@@ -119,14 +133,7 @@ static lab_format detect(lab_reader *r, sample s) {
                RECORDING_MAGIC))
     return FORMAT_RECORDING;
   if (is_har(s)) return FORMAT_HAR;
-  if (line.data[0] == '{') {
-    bool is_envoys = has_text(line, "\"response_flags\"") && has_text(line, "\"response_code\"");
-    if (is_envoys) {
-      snprintf(r->what, sizeof r->what, "JSON lines, Envoy's");
-      r->names.unit = UNIT_MS;
-    }
-    return FORMAT_JSON;
-  }
+  if (detect_json(r, s)) return FORMAT_JSON;
   if (detect_access_log(r, s)) return FORMAT_COMBINED;
   char copy[4096];
   size_t length = line.length < sizeof copy ? line.length : sizeof copy;

@@ -124,6 +124,7 @@ static bool read_next(lab_reader *r, lab_stats *stats) {
     if (got != GOT_LINE) {
       lab_text why = {"", 0};
       if (got == GOT_FAULT) why = (lab_text){input_fault(r->in), strlen(input_fault(r->in))};
+      stats->lines += got == GOT_LONG;
       damaged(r, stats, damage_of(got), why);
       if (got != GOT_LONG) break;
       continue;
@@ -220,6 +221,7 @@ const lab_call *readers_next(lab_reader **readers, size_t count, lab_stats *stat
   stats->without_duration += !c->has_duration;
   stats->refused += c->ended_by == LAB_REFUSED;
   stats->begins += c->is_begin;
+  stats->keyed += c->key.data && c->key.length;
   if (!stats->from_us || c->begin_us < stats->from_us) stats->from_us = c->begin_us;
   if (end_of(c) > stats->to_us) stats->to_us = end_of(c);
   return c;

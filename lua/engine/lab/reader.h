@@ -38,6 +38,7 @@ typedef struct lab_stats {
   uint64_t without_duration;
   uint64_t refused;        /* calls that the log's own breaker refused */
   uint64_t begins;         /* calls whose beginning the log says itself */
+  uint64_t keyed;          /* calls with a key */
   uint64_t from_us, to_us; /* the first that began, the last that ended; 0: there is none */
   lab_damaged damaged[LAB_DAMAGE_COUNT];
 } lab_stats;

@@ -79,6 +79,7 @@ int source_l_stats(lua_State *L) {
   set_number(L, "without_duration", s->stats.without_duration);
   set_number(L, "refused", s->stats.refused);
   set_number(L, "begins", s->stats.begins);
+  set_number(L, "keyed", s->stats.keyed);
   set_number(L, "from_ms", s->stats.from_us / 1000);
   set_number(L, "to_ms", s->stats.to_us / 1000);
   push_damaged(L, &s->stats);

@@ -89,7 +89,7 @@ readers.files = texts "must be a file, or a list of files"
 readers.milliseconds = readers.whole(1, 3600000, " of ms")
 readers.patience = readers.whole(0, 3600000, " of ms")
 readers.count = readers.whole(1, 4194304, "")
-readers.file_bytes = readers.whole(65536, 2 ^ 50, " of bytes")
+readers.file_bytes = readers.whole(4096, 2 ^ 50, " of bytes")
 readers.files_kept = readers.whole(1, 1000, "")
 readers.log_format = readers.one_of("text", "json")
 

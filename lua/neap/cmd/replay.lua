@@ -234,6 +234,8 @@ function replay.run(_, given, host, colours)
   progress.stop()
   if result.source.calls == 0 or result.lanes[1].all.calls == 0 then
     return fail(host, replay.nothing_read(result, given.of or lanes[1].policy.name))
+  elseif given.key and result.source.keyed == 0 then
+    return fail(host, ("--key %s: no call has such a field"):format(given.key))
   end
   local text = require "neap.lab.replay_text"
   host.out(given.json and text.json(result)

@@ -56,6 +56,7 @@ local replay = {}
 ---@field without_duration integer calls
 ---@field refused integer calls that the log's own breaker refused
 ---@field begins integer calls whose beginning is in the log: all others' is worked out from the end
+---@field keyed integer calls that have the field of --key, or a recording's key
 ---@field missing integer calls that a recording lacks, as it says itself
 ---@field damaged { kind: string, count: integer, log: string, line: integer, text: string }[]
 
