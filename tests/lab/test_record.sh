@@ -139,6 +139,15 @@ is 2 "$(grep -c '^#neap-recording 1$' "$dir/calls")" "heads"
 has '"kind": "not of the format"' "$dir/replay.json"
 is 1 "$(grep -c '"kind"' "$dir/replay.json")" "damaged lines"
 
+# ---- It is one neap's -----------------------------------------------------------------------------
+
+serve
+"$neap" serve --listen "127.0.0.1:$admin" --admin off --upstream "http://127.0.0.1:$up" \
+  --policy "$dir/shop.lua" --record "$dir/calls" >"$dir/out" 2>&1 && fail "two write to one file"
+has "neap serve: record $dir/calls: another neap records in it" "$dir/out"
+kill "$pid"
+within 10 has_ended
+
 # ---- What is no recording is left alone -----------------------------------------------------------
 
 cp "$dir/shop.lua" "$dir/mine"

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -232,6 +233,7 @@ static void rotate(recorder *r) {
   r->is_torn = false;
   int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (p->record_files == 1 ? O_TRUNC : 0);
   r->fd = open(p->record, flags, 0600);
+  if (r->fd >= 0) flock(r->fd, LOCK_EX | LOCK_NB);
 }
 
 /* All of it, or nothing: what was written of it is taken back. */
@@ -328,7 +330,7 @@ static void on_timer(uv_timer_t *timer) { flush(timer->data); }
 
 /* ---- Opening, closing ------------------------------------------------------------------------ */
 
-/* What is there must be a recording, whose last line may be torn. */
+/* What is there must be a recording that nobody else writes to; its last line may be torn. */
 static bool open_file(recorder *r, char *error, size_t size) {
   const char *path = r->serve->plan.record;
   const size_t magic = sizeof RECORDING_MAGIC - 1;
@@ -341,6 +343,10 @@ static bool open_file(recorder *r, char *error, size_t size) {
   }
   if (!S_ISREG(about.st_mode)) {
     snprintf(error, size, "record %s: is no file", path);
+    return false;
+  }
+  if (flock(r->fd, LOCK_EX | LOCK_NB) != 0) {
+    snprintf(error, size, "record %s: another neap records in it", path);
     return false;
   }
   if (about.st_size == 0) return true;
