@@ -572,8 +572,9 @@ return { name = "declares", trip = { failures = params.failures } }
     assert.equal(0, status)
     assert.same({
       { name = "failures", type = "whole", min = 1, max = 100, default = 5, doc = "in a row",
-        value = 7, from = base .. ":1" },
-      { name = "pause_ms", type = "ms", value = 1000, from = base .. ":1" },
+        value = 7, takes = "a whole number from 1 to 100", from = base .. ":1" },
+      { name = "pause_ms", type = "ms", value = 1000,
+        takes = "a whole number of milliseconds, 0 or more", from = base .. ":1" },
     }, json.decode(out).policies[1].parameters)
     assert.is_truthy(select(2, run { "check", path }):find("  params.pause_ms  +not set  +a whole"))
   end)

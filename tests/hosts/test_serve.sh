@@ -336,7 +336,7 @@ if $ask >"$dir/status"; then fail "a forced-open breaker is well"; else code=$?;
   fail "neap mode"
 within 5 logged 'limits/default: the time of mode forced_closed, set by bob, is over: auto again'
 "$neap" params limits failures=6 --by ann --admin "localhost:$admin" >"$dir/status" || fail "params"
-grep -qxF 'failures = 6  (admin, by ann)' "$dir/status" || fail "params: $(cat "$dir/status")"
+grep -qxF 'failures = 6  (admin, by ann; a whole number from 1 to 100)' "$dir/status" || fail "params: $(cat "$dir/status")"
 "$neap" params limits --unset failures --by ann --admin "localhost:$admin" >"$dir/status" ||
   fail "params: $?"
 for key in . ..; do # which are no directories
