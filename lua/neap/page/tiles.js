@@ -55,7 +55,7 @@ function rules_of(row) {
       text: row.calls ? `${percent(share)} ${noun}` : "no calls",
       limit: is_enough
         ? `of ${counted(row.calls, "call")}, ${limited}`
-        : `${limited} from ${minimum_calls} calls on`,
+        : `${limited} at ≥ ${minimum_calls} calls`,
       near: is_enough ? share / limit : 0,
     });
   };
