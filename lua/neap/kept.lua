@@ -217,12 +217,13 @@ function Kept:flush(now_ms)
   self.host = { sync = sync }
 end
 
---- From now on it is that store's file.
+--- From now on it is that store's file, and no other is.
 ---@param of_store neap.Store
 function Kept:attach(of_store)
-  if self.store == of_store then return end
+  if self.store == of_store and of_store.told == self.told then return end
   self.store, self.is_changed = of_store, true
-  of_store:on_put(function() self.is_changed = self.is_changed or self.store == of_store end)
+  self.told = function() self.is_changed = self.is_changed or self.store == of_store end
+  of_store:on_put(self.told)
 end
 
 --- Another process may have the file after this.

@@ -12,6 +12,7 @@ local store = {}
 ---@field count integer
 ---@field bytes integer about what the values take
 ---@field evicted integer that have made room for others
+---@field told? fun() as of on_put
 local Store = {}
 Store.__index = Store
 
@@ -147,8 +148,8 @@ function Store:list()
   return list
 end
 
---- Calls `told` whenever something has been kept or renewed.  Stores nobody asks this of pay
---- nothing for it.
+--- Calls `told`, and nobody else any more, whenever something has been kept or renewed.  Stores
+--- nobody asks this of pay nothing for it.
 ---@param told fun()
 function Store:on_put(told)
   local function telling(method)
@@ -158,7 +159,7 @@ function Store:on_put(told)
       return has_changed
     end
   end
-  self.put, self.renew = telling(Store.put), telling(Store.renew)
+  self.told, self.put, self.renew = told, telling(Store.put), telling(Store.renew)
 end
 
 --- Other bounds, from now on.
