@@ -29,6 +29,7 @@ local queue = {}
 local HEADER, MOST_ENTRY = queue_file.HEADER, queue_file.MOST_ENTRY
 local RETRY_MS, SOON_MS, MOST_MS = 1000, 1, 60000
 local REOPEN_MS = 5000
+local REMOVED = "%s.queue: was removed: nothing is queued until the calls in it are made (%d)"
 local UNSAID = "%s.queue: %s: calls that are done may be made again after a restart"
 
 ---@alias neap.replay.Verdict
@@ -140,8 +141,11 @@ end
 ---@return neap.Queued|nil entry
 ---@return "full"|string|nil message why not
 function Queue:push(call, now_ms)
+  local is_lost = self.file and self.file:is_removed()
+  if is_lost and self.count > 0 then return nil, REMOVED:format(self.path, self.count) end
+  if is_lost then self:close() end
   if not self.file then
-    if now_ms >= self.next_open_ms then try_open(self, now_ms) end
+    if is_lost or now_ms >= self.next_open_ms then try_open(self, now_ms) end
     if not self.file then return nil, "the queue is not open" end
   end
   local id, seq = next_id(self)

@@ -184,6 +184,13 @@ static int l_size(lua_State *L) {
   return 1;
 }
 
+/* file:is_removed() -> whether it has no name any more: what is written to it is gone with us */
+static int l_is_removed(lua_State *L) {
+  struct stat status;
+  lua_pushboolean(L, fstat(check_file(L)->fd, &status) == 0 && status.st_nlink == 0);
+  return 1;
+}
+
 /* file:lock() -> whether nobody else has it, until this file is closed */
 static int l_lock(lua_State *L) {
   lua_pushboolean(L, flock(check_file(L)->fd, LOCK_EX | LOCK_NB) == 0);
@@ -242,15 +249,11 @@ void neap__open_durable(lua_State *L) {
       {NULL, NULL},
   };
   static const luaL_Reg methods[] = {
-      {"append", l_append},
-      {"sync", l_sync},
-      {"read", l_read},
-      {"truncate", l_truncate},
-      {"size", l_size},
-      {"lock", l_lock},
-      {"close", l_close},
-      {"__gc", l_close},
-      {"descriptor", l_descriptor},
+      {"append", l_append}, {"sync", l_sync},
+      {"read", l_read},     {"truncate", l_truncate},
+      {"size", l_size},     {"is_removed", l_is_removed},
+      {"lock", l_lock},     {"close", l_close},
+      {"__gc", l_close},    {"descriptor", l_descriptor},
       {NULL, NULL},
   };
   luaL_newmetatable(L, DURABLE_FILE);

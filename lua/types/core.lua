@@ -203,6 +203,7 @@ function core.wall_ms() end
 ---@field read fun(self, offset: integer, length: integer): string|nil, string|nil
 ---@field truncate fun(self, length: integer): true|nil, string|nil
 ---@field size fun(self): integer
+---@field is_removed fun(self): boolean whether it has no name any more: nobody finds it
 ---@field lock fun(self): boolean whether nobody else has it, until the file is closed
 ---@field descriptor fun(self): integer for a loop that syncs it elsewhere
 

@@ -43,13 +43,13 @@ local function asked(entry)
   return parameters.inline(args)
 end
 
+local function counted(n, one, many) return ("%d %s"):format(n, n == 1 and one or many) end
+
 local function line_of(entry, what)
   return ("  %s  %s  %s  %s%s"):format(entry.id, what, age_text(entry.at), asked(entry),
     entry.reason and ": " .. entry.reason or entry.attempts and entry.attempts > 0
-      and (" (its own fault %d times)"):format(entry.attempts) or "")
+      and (" (its own fault, %s)"):format(counted(entry.attempts, "time", "times")) or "")
 end
-
-local function counted(n, one, many) return ("%d %s"):format(n, n == 1 and one or many) end
 
 local function show_queue(self, name, has_all)
   local found = letters.read(self.directory .. "/" .. name)
