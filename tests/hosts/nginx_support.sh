@@ -3,7 +3,8 @@
 #   nginx_serve NAME 'http block' ['main block']   4 workers (or $processes) in $dir/NAME; $pid is the master's
 #   nginx_stop                                     the last one; it must end by itself
 #
-# $upstream is a server that does what the query asks for: how=500, hang, close, slow, junk, wait or a status
+# $upstream is a server that does what the query asks for: how=500, hang, close, slow, junk, wait, a
+# status, or held&until=FILE: it answers when there is such a file
 . "$(dirname "$0")/support.sh"
 modules=$(nginx -V 2>&1 | tr ' ' '\n' | sed -n 's/^--modules-path=//p')
 if ! [ -e "$modules/ngx_http_lua_module.so" ] || ! [ -e "$build/lua5.1/neap/core.so" ]; then
@@ -31,6 +32,8 @@ misbehaving='
       local how = ngx.var.arg_how
       if how == "hang" then ngx.sleep(3)
       elseif how == "slow" then ngx.sleep(0.3)
+      elseif how == "held" then
+        repeat ngx.sleep(0.02) until io.open(ngx.var.arg_until)
       elseif how == "close" then return ngx.exit(444)
       elseif how == "junk" then
         local socket = ngx.req.socket(true)
