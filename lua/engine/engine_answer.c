@@ -282,6 +282,7 @@ static bool ask_chain(neap_guard *g, const char *key, size_t key_length, neap_fa
   if (g->first_good != LUA_NOREF) engine_run(e, ask_first, &a, g->name);
   if (answer->owner == NULL) engine_run(e, ask, &a, g->name);
   engine_leave(e, outer);
+  engine_record_answer(g, a.line, answer);
   return answer->owner || answer->elsewhere;
 }
 

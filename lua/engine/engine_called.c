@@ -10,6 +10,19 @@ void engine_on_call(neap_engine *e, void (*on_call)(void *data, const engine_cal
   e->on_call_data = data;
 }
 
+void engine_record_answer(neap_guard *g, const engine_line *l, const neap_answer *answer) {
+  neap_engine *e = g->engine;
+  if (!e->on_call || !answer->owner) return;
+  uint64_t now_ms = engine_now_ms(e);
+  const engine_called called = {.guard = g,
+                                .key = l->key,
+                                .key_length = l->length,
+                                .now_ms = now_ms,
+                                .began_ms = now_ms,
+                                .answer = answer};
+  e->on_call(e->on_call_data, &called);
+}
+
 uint64_t engine_clock_ms(const neap_engine *e) { return engine_now_ms(e); }
 
 uint32_t engine_policy_number(const neap_guard *g) { return g->number; }

@@ -5,7 +5,7 @@
 
 #include "neap/engine.h"
 
-/* A call that has ended, or was refused. */
+/* A call that has ended, or was refused; or an answer that a stage of the policy's gave instead. */
 typedef struct engine_called {
   neap_guard *guard;
   const char *key;
@@ -16,6 +16,7 @@ typedef struct engine_called {
   const neap_result *result; /* NULL: refused, or given back without having been made */
   neap_outcome outcome;
   int64_t retry_after_ms;
+  const neap_answer *answer; /* NULL: it is a call */
 } engine_called;
 
 /* Tells it of each from now on, after the report; NULL: no more. */

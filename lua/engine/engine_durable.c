@@ -209,6 +209,7 @@ bool neap_guard_at_once(neap_guard *g, const char *key, size_t key_length,
   engine_leave(e, outer);
   *refresh = l.refresh;
   if (!answer->owner && l.refresh) neap_guard_refreshed(g, l.refresh);
+  engine_record_answer(g, l.line, answer);
   return answer->owner != NULL;
 }
 

@@ -184,6 +184,11 @@ void engine_guard_free(neap_guard *g);
 /* Lua function: forget(handle, key), of a key whose line is gone. */
 int engine_l_forget(lua_State *L);
 
+/* ---- engine_called.c ------------------------------------------------------------------------- */
+
+/* A stage has answered: for whoever records it. */
+void engine_record_answer(neap_guard *g, const engine_line *l, const neap_answer *answer);
+
 /* ---- engine_remember.c ----------------------------------------------------------------------- */
 
 /* Whether it asks for an answer that is made now. */

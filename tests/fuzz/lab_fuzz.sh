@@ -31,7 +31,7 @@ seed csv '\004' calls.csv
 seed har '\005' browser.har
 seed nginx '\010' nginx_upstream.log
 seed apache '\011' apache.log
-printf '\000#neap-recording 1\nt 1760104536000\np 0 shop 0f 7\nk 0 0 a%%20b\nc 0 5 3 a200 j=s\nc 0 9 3 t j=t s=4\nd 3\nc 0 1 0 r\n' >lab/seed-recording
+printf '\000#neap-recording 1\nt 1760104536000\np 0 shop 0f 7\nk 0 0 a%%20b\nc 0 5 3 a200 j=s\nc 0 9 3 t j=t s=4\nd 3\nc 0 1 0 r\nf 0 0 last_good 12\n' >lab/seed-recording
 { printf '\000'; gzip -nc "$root/tests/lab/logs/combined.log"; } >lab/seed-gzip
 if [ $# -gt 0 ] && [ -f "$1" ]; then exec ./lab_fuzz "$@"; fi
 seconds=${1:-60}

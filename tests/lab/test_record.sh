@@ -21,6 +21,7 @@ return {
   half_open = { probes = 3, successes = 2 },
   timeout_ms = 500,
   key = function(call) return route(call.request.target, { "/a/{id}", "/b/{id}", "/c/{id}" }) end,
+  fallback = { fallback.last_good { max_age_ms = 60000 }, fallback.default { status = 503, body = "" } },
   classify = function(call)
     if call.status == 404 then return "failure", "here it is one" end
     return classify.http(call)
@@ -123,6 +124,9 @@ assert(all.by_record > 0, "judged as it was judged then")
 assert(all.counts.unknown == source.refused and source.refused > 0)
 assert(all.counts.refused_unknown == all.counts.refused, "it refuses what was refused, and no more")
 assert(#source.damaged == 0 and source.missing == 0)
+assert(source.answers[1].source == "default" and source.answers[1].oldest_ms == 0)
+assert(source.answers[2].source == "last_good" and source.answers[2].count >= 1)
+assert(source.answers[2].oldest_ms > 0 and source.answers[2].oldest_ms < 60000)
 LUA
 
 # ---- Started again, it goes on in the same file ---------------------------------------------------

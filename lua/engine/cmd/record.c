@@ -172,6 +172,13 @@ static char verdict_of(neap_outcome outcome) {
                                    : 'n';
 }
 
+static void put_answer(recorder *r, const engine_called *c, uint32_t key, uint64_t after_ms) {
+  const char *source = c->answer->source ? c->answer->source : "?";
+  put(r, "f %u %" PRIu64 " ", key, after_ms);
+  put_name(r, source, strlen(source));
+  put(r, " %" PRIu64 "\n", c->answer->age_ms);
+}
+
 static void put_more(recorder *r, const engine_called *c) {
   uint64_t span_ms = c->now_ms > c->began_ms ? c->now_ms - c->began_ms : 0;
   const neap_result *result = c->result;
@@ -199,7 +206,7 @@ static void on_call(void *data, const engine_called *c) {
   if (r->is_closing) return;
   if (ROOM - r->filling.used < LINE_ROOM) flush(r);
   if (ROOM - r->filling.used < LINE_ROOM) {
-    r->missing++;
+    r->missing += c->answer == NULL;
     return;
   }
   put_missing(r);
@@ -208,6 +215,10 @@ static void on_call(void *data, const engine_called *c) {
   uint32_t key = key_of(r, c);
   uint64_t after_ms = c->now_ms > r->last_ms ? c->now_ms - r->last_ms : 0;
   r->last_ms = c->now_ms;
+  if (c->answer) {
+    put_answer(r, c, key, after_ms);
+    return;
+  }
   put(r, "c %u %" PRIu64 " %" PRIu64 " %c", key, after_ms, c->duration_ms, ending_of(c));
   if (c->result && c->result->status) put(r, "%d", c->result->status);
   put_more(r, c);

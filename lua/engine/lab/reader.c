@@ -247,6 +247,8 @@ const char *reader_guessed(const lab_reader *r) {
 }
 const lab_input *reader_input(const lab_reader *r) { return r->in; }
 
+const recording *reader_recording(const lab_reader *r) { return r->recording; }
+
 bool reader_seed(const lab_reader *r, lab_text policy, uint64_t *seed) {
   return r->recording && recording_seed(r->recording, policy, seed);
 }

@@ -9,6 +9,7 @@
 
 #include "fields.h"
 #include "input.h"
+#include "recording.h"
 
 typedef enum lab_format {
   FORMAT_AUTO = 0,
@@ -63,6 +64,7 @@ const char *reader_what(const lab_reader *r); /* the format, for people */
 const char *
 reader_guessed(const lab_reader *r); /* the unit of durations that no name tells; NULL */
 const lab_input *reader_input(const lab_reader *r);
+const recording *reader_recording(const lab_reader *r); /* NULL: it is none */
 bool reader_seed(const lab_reader *r, lab_text policy, uint64_t *seed);
 
 /* Reads to the first call: what a recording says of itself is known then. */

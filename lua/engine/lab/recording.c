@@ -20,6 +20,7 @@ typedef struct numbers {
 struct recording {
   numbers policies, keys;
   uint64_t at_ms, missing;
+  recording_source sources[RECORDING_SOURCES + 1];
 };
 
 recording *recording_new(void) {
@@ -39,6 +40,8 @@ void recording_free(recording *r) {
   numbers_free(&r->keys);
   free(r);
 }
+
+const recording_source *recording_sources(const recording *r) { return r->sources; }
 
 uint64_t recording_missing(const recording *r) { return r->missing; }
 
@@ -213,6 +216,24 @@ static lab_damage read_call(recording *r, lab_text line, lab_call *out) {
   return LAB_FINE;
 }
 
+/* f KEY AFTER SOURCE AGE */
+static lab_damage read_answer(recording *r, lab_text line) {
+  uint64_t key, after_ms, age_ms;
+  if (!next_number(&line, NUMBERS_MOST, &key) || !next_number(&line, UINT32_MAX, &after_ms))
+    return LAB_BAD_FORMAT;
+  lab_text source = next_word(&line);
+  if (!source.length || !next_number(&line, UINT64_MAX, &age_ms)) return LAB_BAD_FORMAT;
+  r->at_ms += after_ms;
+  recording_source *s = r->sources;
+  const recording_source *last = s + RECORDING_SOURCES - 1; /* which all others share */
+  if (source.length >= sizeof s->name) source.length = sizeof s->name - 1;
+  while (s < last && s->count && !text_is((lab_text){s->name, strlen(s->name)}, source)) s++;
+  if (!s->count) memcpy(s->name, source.data, source.length);
+  s->count++;
+  if (age_ms > s->oldest_ms) s->oldest_ms = age_ms;
+  return LAB_ASIDE;
+}
+
 lab_damage recording_read(recording *r, lab_text line, lab_call *out) {
   uint64_t n;
   if (line.length < 3 || line.data[1] != ' ')
@@ -226,6 +247,7 @@ lab_damage recording_read(recording *r, lab_text line, lab_call *out) {
       if (!next_number(&rest, UINT64_C(253402300800000), &n)) return LAB_BAD_TIME;
       r->at_ms = n;
       return LAB_ASIDE;
+    case 'f': return read_answer(r, rest);
     case 'd':
       if (!next_number(&rest, UINT64_MAX, &n)) return LAB_BAD_FORMAT;
       r->missing += n;

@@ -5,6 +5,8 @@
  *   p POLICY NAME HASH SEED            a policy, by its number; again when it was reloaded
  *   k KEY POLICY NAME                  a breaker, by its number
  *   c KEY AFTER TOOK WHAT [MORE...]    a call that has ended, AFTER ms after the line before it
+ *   f KEY AFTER SOURCE AGE             a stage of the policy's fallback answered instead: last_good, of
+ *                                      that age in ms, default ...
  *   d COUNT                            so many calls are missing here: the disk did not keep up
  *
  *   WHAT   how it ended and the status: a200 answer, t timeout, x transport, c caller,
@@ -38,6 +40,14 @@ const char *recording_head(lab_text line);
 
 /* LAB_ASIDE: a line that is no call.  The call's texts live as long as `r` and `line`. */
 lab_damage recording_read(recording *r, lab_text line, lab_call *out);
+
+/* Who answered instead of the dependency: .count 0 ends the list. */
+#define RECORDING_SOURCES 12
+typedef struct recording_source {
+  char name[20];
+  uint64_t count, oldest_ms;
+} recording_source;
+const recording_source *recording_sources(const recording *r);
 
 /* Calls that are missing, as the recording says itself. */
 uint64_t recording_missing(const recording *r);

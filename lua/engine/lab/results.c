@@ -67,6 +67,22 @@ static void push_logs(lua_State *L, const source *s) {
   }
 }
 
+/* { { source =, count =, oldest_ms = } ... }, of all recordings together. */
+static void push_answers(lua_State *L, const source *s) {
+  lua_Integer n = 0;
+  lua_newtable(L);
+  for (size_t i = 0; i < s->count; i++) {
+    const recording *r = reader_recording(s->readers[i]);
+    for (const recording_source *one = r ? recording_sources(r) : NULL; one && one->count; one++) {
+      lua_createtable(L, 0, 3);
+      set_text(L, "source", one->name);
+      set_number(L, "count", one->count);
+      set_number(L, "oldest_ms", one->oldest_ms);
+      lua_rawseti(L, -2, ++n);
+    }
+  }
+}
+
 /* source:stats() */
 int source_l_stats(lua_State *L) {
   const source *s = check_source(L);
@@ -84,6 +100,8 @@ int source_l_stats(lua_State *L) {
   set_number(L, "to_ms", s->stats.to_us / 1000);
   push_damaged(L, &s->stats);
   lua_setfield(L, -2, "damaged");
+  push_answers(L, s);
+  lua_setfield(L, -2, "answers");
   push_logs(L, s);
   lua_setfield(L, -2, "logs");
   return 1;

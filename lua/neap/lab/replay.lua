@@ -58,6 +58,8 @@ local replay = {}
 ---@field begins integer calls whose beginning is in the log: all others' is worked out from the end
 ---@field keyed integer calls that have the field of --key, or a recording's key
 ---@field missing integer calls that a recording lacks, as it says itself
+---@field answers { source: string, count: integer, oldest_ms: integer }[] what a recording says was
+---  answered instead of the dependency, by which stage
 ---@field damaged { kind: string, count: integer, log: string, line: integer, text: string }[]
 
 ---@class (exact) neap.lab.replay.LaneResult what a policy would have done
@@ -212,9 +214,26 @@ end
 
 -- ---- Results ----------------------------------------------------------------------------------
 
+--- Those of several recordings, by source.
+local function merged(answers)
+  local out, at = {}, {}
+  for _, one in ipairs(answers) do
+    local known = at[one.source]
+    if known then
+      known.count = known.count + one.count
+      known.oldest_ms = math.max(known.oldest_ms, one.oldest_ms)
+    else
+      out[#out + 1], at[one.source] = one, one
+    end
+  end
+  table.sort(out, function(a, b) return a.source < b.source end)
+  return out
+end
+
 local function source_of(source)
   local stats = source.native:stats()
   for i, log in ipairs(stats.logs) do log.path = source.logs[i] end
+  stats.answers = merged(stats.answers)
   for _, damaged in ipairs(stats.damaged) do damaged.log = source.logs[damaged.log] end
   return stats
 end

@@ -150,6 +150,14 @@ function rows.source(source)
   local span_ms = math.max(0, source.to_ms - source.from_ms)
   lines[#lines + 1] = ("%s in %s, from %s to %s UTC"):format(rows.counted(source.calls, "call"),
     rows.span(span_ms), rows.date(source.from_ms), rows.date(source.to_ms))
+  if #source.answers > 0 then
+    local parts = {}
+    for i, one in ipairs(source.answers) do
+      local age = one.oldest_ms > 0 and (" (up to %s old)"):format(rows.span(one.oldest_ms)) or ""
+      parts[i] = ("%s %s%s"):format(rows.count(one.count), one.source, age)
+    end
+    lines[#lines + 1] = "answered instead, as it was recorded: " .. table.concat(parts, ", ")
+  end
   return lines
 end
 

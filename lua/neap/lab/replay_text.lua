@@ -178,6 +178,7 @@ function text.json(result)
   local source, lanes = {}, {}
   for name, value in pairs(result.source) do source[name] = value end
   source.logs, source.damaged = json.list(source.logs), json.list(source.damaged)
+  source.answers = json.list(source.answers)
   for i, lane in ipairs(result.lanes) do lanes[i] = lane_of(lane) end
   return json.encode {
     source = source, policies = json.list(lanes), unknown = json.list(rows.unknowns(result)),
