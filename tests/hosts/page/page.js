@@ -153,8 +153,10 @@ async function filter(page) {
     await page.keyboard.press("Tab");
     assert.equal(await page.evaluate(() => document.activeElement.id), id, what);
   }
+  await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("/");
   await page.keyboard.type("shop");
+  assert.equal(await page.getByRole("searchbox").inputValue(), "shop");
   await until("one is left", async () => (await page.locator(".tile").count()) === 1);
   await page.keyboard.press("Control+A");
   await page.keyboard.type("no such thing");
