@@ -235,6 +235,22 @@ static void a_call_that_is_late_is_counted_and_taken(void **unused) {
   lane_free(l);
 }
 
+static void more_calls_at_once_than_there_is_room_for_run_the_clock_ahead(void **unused) {
+  (void)unused;
+  neap_rules rules = rules_of();
+  const lane_host host = {.moved = nothing_moved};
+  lane *l = lane_new(&rules, 10, &host);
+  for (uint32_t i = 0; i < LANE_MOST + 1000; i++) {
+    lane_call one = call_at(BEGIN_MS + i / 100, 3);
+    lane_take(l, lane_key_of(l, "k", 1), &one);
+  }
+  lane_finish(l);
+  assert_int_equal(lane_all(l)->success, LANE_MOST + 1000);
+  assert_true(lane_crowded(l) >= 1 && lane_crowded(l) <= 1000);
+  assert_int_equal(lane_late(l), 0);
+  lane_free(l);
+}
+
 static void keys_beyond_the_most_share_one(void **unused) {
   (void)unused;
   neap_rules rules = rules_of();
@@ -272,6 +288,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(does_what_the_model_does),
       cmocka_unit_test(a_call_that_is_late_is_counted_and_taken),
+      cmocka_unit_test(more_calls_at_once_than_there_is_room_for_run_the_clock_ahead),
       cmocka_unit_test(keys_beyond_the_most_share_one),
       cmocka_unit_test(bins_get_wider_and_lose_nothing),
   };

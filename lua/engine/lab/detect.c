@@ -145,11 +145,8 @@ static lab_format detect(lab_reader *r, sample s) {
 
 static bool fail(char *error, size_t size, const char *shown, const char *what, lab_text line) {
   char excerpt[61];
-  size_t n = 0;
-  for (; n < line.length && n + 1 < sizeof excerpt; n++)
-    excerpt[n] = line.data[n] >= ' ' && line.data[n] < 127 ? line.data[n] : '?';
-  excerpt[n] = '\0';
-  snprintf(error, size, n ? "%s: %s: %s" : "%s: %s%s", shown, what, excerpt);
+  text_excerpt(line, excerpt, sizeof excerpt);
+  snprintf(error, size, line.length ? "%s: %s: %s" : "%s: %s%s", shown, what, excerpt);
   return false;
 }
 

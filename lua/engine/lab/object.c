@@ -19,17 +19,11 @@ static void skip_space(scan *s) {
     s->at++;
 }
 
-static int hex(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static int unit_at(const char *at, const char *end) {
   int code = 0;
   if (end - at < 4) return -1;
   for (int i = 0; i < 4; i++) {
-    int digit = hex(at[i]);
+    int digit = text_hex(at[i]);
     if (digit < 0) return -1;
     code = code * 16 + digit;
   }

@@ -9,22 +9,12 @@
 
 /* ---- Lines that are damaged ------------------------------------------------------------------ */
 
-/* What is shown of it has to be safe for a terminal. */
-static void excerpt_of(lab_text line, char *to, size_t size) {
-  size_t n = 0;
-  for (size_t i = 0; i < line.length && n + 1 < size; i++) {
-    unsigned char c = (unsigned char)line.data[i];
-    to[n++] = c >= ' ' && c < 127 ? (char)c : '?';
-  }
-  to[n] = '\0';
-}
-
 static void damaged(lab_reader *r, lab_stats *stats, lab_damage kind, lab_text line) {
   lab_damaged *d = &stats->damaged[kind];
   if (d->count++) return;
   d->first_line = r->line;
   d->first_log = r->log;
-  excerpt_of(line, d->excerpt, sizeof d->excerpt);
+  text_excerpt(line, d->excerpt, sizeof d->excerpt);
 }
 
 /* ---- One line -------------------------------------------------------------------------------- */

@@ -73,11 +73,6 @@ size_t recording_encode(lab_text t, char *to) {
   return (size_t)(to - begin);
 }
 
-static int hex(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 static bool name_set(numbered *n, lab_text t) {
   char *name = malloc(t.length + 1);
   if (!name) abort();
@@ -86,7 +81,8 @@ static bool name_set(numbered *n, lab_text t) {
     char c = t.data[i];
     if (c == '%') {
       bool has_two = t.length - i > 2;
-      int high = has_two ? hex(t.data[i + 1]) : -1, low = has_two ? hex(t.data[i + 2]) : -1;
+      int high = has_two ? text_hex(t.data[i + 1]) : -1,
+          low = has_two ? text_hex(t.data[i + 2]) : -1;
       if (high < 0 || low < 0) return free(name), false;
       c = (char)(high * 16 + low);
       i += 2;

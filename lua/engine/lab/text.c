@@ -13,6 +13,13 @@ lab_text text_trim(lab_text t) {
   return t;
 }
 
+void text_excerpt(lab_text t, char *to, size_t size) {
+  size_t n = 0;
+  for (; n < t.length && n + 1 < size; n++)
+    to[n] = t.data[n] >= ' ' && t.data[n] < 127 ? t.data[n] : '?';
+  to[n] = '\0';
+}
+
 /* ---- Numbers --------------------------------------------------------------------------------- */
 
 bool text_whole(lab_text t, uint64_t most, uint64_t *out) {

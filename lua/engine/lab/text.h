@@ -37,6 +37,16 @@ bool text_number(lab_text t, double *out, bool *has_fraction);
 /* A whole number of digits alone, all of the text, up to `most`. */
 bool text_whole(lab_text t, uint64_t most, uint64_t *out);
 
+/* What a hexadecimal digit stands for; -1: it is none. */
+static inline int text_hex(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* As much of it as fits, for people: what a terminal would not take is a question mark. */
+void text_excerpt(lab_text t, char *to, size_t size);
+
 typedef enum lab_unit { UNIT_GUESS = 0, UNIT_S, UNIT_MS, UNIT_US, UNIT_NS } lab_unit;
 
 /* "s", "ms", "us", "ns" and their longer names. */

@@ -35,7 +35,6 @@ local replay = {}
 ---@class (exact) neap.lab.replay.Options
 ---@field of? string of a recording, whose calls: a policy's name; the first lane's if nil
 ---@field seed? integer of the jitter; a recording's own if nil, else 0
----@field takes_keys? boolean the policies' key functions are not asked
 ---@field transitions? integer so many of a lane are kept, the rest only counted; 10,000 if nil
 ---@field progress? fun(read: integer, size: integer|nil, calls: integer) bytes of all logs; now
 ---  and then
@@ -206,7 +205,7 @@ local function add(source, lane, options)
   made.number = source.native:add {
     rules = made.rules, timeout_ms = made.timeout_ms, of = options.of, hash = policy.hash,
     max_keys = policy.max_keys or 256, is_pure = is_pure(policy), classify = policy.classify,
-    key = policy.key, takes_keys = options.takes_keys or source.has_key, moved = moved,
+    key = policy.key, takes_keys = source.has_key, moved = moved,
     trip = trip_of(policy, fault), decide = decide_of(policy, fault),
   }
   return made
