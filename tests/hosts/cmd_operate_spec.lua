@@ -90,6 +90,16 @@ describe("neap status", function()
     flags:report(permit, "success")
   end)
 
+  it("has those in trouble first, then those with a mode", function()
+    for _, key in ipairs { "a", "b", "c", "d" } do guards.call(flags, 200, 1, key) end
+    fail(flags, "c")
+    flags:mode("b", "forced_closed", { by = "bob" })
+    neap "status flags"
+    local order = {}
+    for key in out:gmatch "flags/(%w+)  " do order[#order + 1] = key end
+    assert.same({ "c", "b", "a", "d", "default" }, order)
+  end)
+
   it("says that a closed one lets only a share of the calls in: the ramp", function()
     shop = guards.new("shop", { clock = clock, rules = { failures = 1, cooldown_ms = 5000,
       jitter = 0, probes = 1, successes = 1, ramp_ms = 10000 } })

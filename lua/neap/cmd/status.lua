@@ -133,9 +133,25 @@ end
 
 local function padded(cell, width) return cell .. (" "):rep(width - characters.count(cell)) end
 
+local RANK = { open = 1, half_open = 2, closed = 4 }
+
+--- Those in trouble first, as on the page; else as they came.
+local function by_trouble(rows)
+  local sorted, rank, place = {}, {}, {}
+  for i, row in ipairs(rows) do
+    sorted[i], place[row] = row, i
+    rank[row] = row.state == "closed" and row.mode ~= "auto" and 3 or RANK[row.state] or 4
+  end
+  table.sort(sorted, function(a, b)
+    if rank[a] ~= rank[b] then return rank[a] < rank[b] end
+    return place[a] < place[b]
+  end)
+  return sorted
+end
+
 local function breakers_text(rows, paint, out)
   local lines, shown = {}, {}
-  for _, row in ipairs(rows) do
+  for _, row in ipairs(by_trouble(rows)) do
     if row.key ~= "*" or not status.is_unused(row) then
       shown[#shown + 1] = row
       lines[#lines + 1] = {
