@@ -53,6 +53,34 @@ describe("the policy reference", function()
   end)
 end)
 
+--- A key's own argument, not written as NAME = in a policy.
+local POSITIONAL = { name = true, value = true, run = true }
+
+describe("the examples of the policy reference, all of which run,", function()
+  local examples = {}
+  for block in reference:gmatch "\n```lua %a+\n(.-)\n```" do examples[#examples + 1] = block end
+  examples = table.concat(examples, "\n")
+
+  local function shown(key) return examples:find("%f[%w_]" .. key:match "[^.]+$" .. " =") end
+
+  it("have every key", function()
+    for _, spec in ipairs(schema.keys) do assert.truthy(shown(spec.key), spec.key) end
+    for kind, keys in pairs(schema.stages) do
+      for _, spec in ipairs(keys) do
+        local is_there = POSITIONAL[spec.key] or shown(spec.key)
+        assert.truthy(is_there, ("fallback.%s: %s"):format(kind, spec.key))
+      end
+    end
+  end)
+
+  it("have every stage", function()
+    for kind in pairs(schema.stages) do
+      local name = kind == "function" and "call" or kind
+      assert.truthy(examples:find("fallback%." .. name .. "%s*[({]"), kind)
+    end
+  end)
+end)
+
 describe("the scenario reference", function()
   local simulate = read(root .. "/docs/simulate.md")
 
