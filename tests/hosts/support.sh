@@ -42,16 +42,7 @@ within() {
 }
 
 # free_ports NUMBER: of 127.0.0.1, that nobody listens on
-free_ports() {
-  $lua - "$1" <<'LUA'
-local uv, held = require "luv", {}
-for i = 1, tonumber(arg[1]) do
-  held[i] = uv.new_tcp()
-  held[i]:bind("127.0.0.1", 0)
-  io.write(held[i]:getsockname().port, " ")
-end
-LUA
-}
+free_ports() { $lua "$root/tests/support/ports.lua" "$1"; }
 
 # sanitized MODULE OPTIONS: what to start a program with that loads it; nothing if it has no sanitizer
 sanitized() {

@@ -106,8 +106,7 @@ use_tree "$root/usr" packages
 
 # The command with a policy of the package, in front of something.
 # shellcheck disable=SC2046  # two words
-set -- $($LUA -e 'local uv, s = require "luv", {}
-  for i = 1, 2 do s[i] = uv.new_tcp() s[i]:bind("127.0.0.1", 0) print(s[i]:getsockname().port) end')
+set -- $($LUA tests/support/ports.lua 2)
 answers() { # URL: once it does
   tries=0
   until curl -sfi "$1"; do

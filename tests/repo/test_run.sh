@@ -18,12 +18,8 @@ die() {
   exit 1
 }
 
-ports() {
-  $LUA -e 'local uv, s = require "luv", {}
-    for i = 1, 3 do s[i] = uv.new_tcp() s[i]:bind("127.0.0.1", 0) print(s[i]:getsockname().port) end'
-}
 # shellcheck disable=SC2046  # three words
-set -- $(ports)
+set -- $($LUA tests/support/ports.lua 3)
 export UPSTREAM_PORT="$1" LISTEN_PORT="$2" ADMIN_PORT="$3" NEAP_BIN
 
 # The flag provider's policy with patience for a slow answer.

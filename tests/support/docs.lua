@@ -16,6 +16,8 @@
 ---   <!-- printed -->           it is what the block before it printed
 ---   <!-- file: PATH -->        it is that file, word for word, and is not run
 ---   <!-- as written -->        it is not run: it needs more than a test has
+local free_ports = require "tests.support.ports"
+
 local docs = {}
 
 ---@class docs.block
@@ -96,18 +98,6 @@ function docs.remove(place)
   end
   if place.panel then sh("/", "rm -f " .. place.panel .. ".v*") end
   sh("/", "rm -rf " .. quoted(place.dir))
-end
-
-local function free_ports(count)
-  local uv, sockets, ports = require "luv", {}, {}
-  for i = 1, count do
-    sockets[i] = uv.new_tcp()
-    assert(sockets[i]:bind("127.0.0.1", 0))
-    ports[i] = sockets[i]:getsockname().port
-  end
-  for _, socket in ipairs(sockets) do socket:close() end
-  uv.run()
-  return ports
 end
 
 --- `make run`, with the program that is built, on free ports; waits until it answers.

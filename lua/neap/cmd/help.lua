@@ -175,8 +175,8 @@ neap status: what the breakers of a neap that runs are doing, and why
 
   neap status [POLICY[/KEY]] [options]
 
-A line for each breaker, those in trouble first: its state, its window, since when and why. Below it,
-what is not as every day: an operator's mode, when it lets a call through again, what a shadow
+A line for each breaker, those in trouble first: its state, its window, since when and why. Below
+it, what is not as every day: an operator's mode, when it lets a call through again, what a shadow
 policy would have done. A policy whose file has a mistake is told at the end.
 
 %s
