@@ -103,15 +103,17 @@ end
 
 -- ---- Changing ---------------------------------------------------------------------------------
 
---- Opens it as a neap would, which puts right what a killed one left: nil and why it can't be.
-local function open(path)
-  local said
+--- Opens it as a neap would, which puts right what a killed one left, and warns of it: nil and why
+--- it can't be.
+local function open(path, warn)
+  local said = {}
   local opened = queue.open({
     queue = path, max_entries = math.huge, max_bytes = MOST, max_age_ms = math.huge,
-  }, { path = path, host = {}, warn = function(text) said = text end }, 0)
-  if opened.file then return opened end
-  said = said:gsub(": nothing can be queued$", "")
-  return nil, (said:gsub("another process has this queue$", "%0: stop that neap first"))
+  }, { path = path, host = {}, warn = function(text) said[#said + 1] = text end }, 0)
+  local why = not opened.file and table.remove(said):gsub(": nothing can be queued$", "")
+  for _, text in ipairs(said) do warn(text) end
+  if not why then return opened end
+  return nil, (why:gsub("another process has this queue$", "%0: stop that neap first"))
 end
 
 --- Takes letters out of the dead ones.
@@ -183,8 +185,8 @@ local function drop(opened, path, id)
   return ok and #found, message
 end
 
-local function change(act, path, id)
-  local opened, message = open(path)
+local function change(act, path, id, warn)
+  local opened, message = open(path, warn)
   if not opened then return nil, message end
   local count
   count, message = act(opened, path, id)
@@ -195,14 +197,16 @@ end
 --- Puts a dead letter back into the queue; "all": each.
 ---@param path string without .queue
 ---@param id string
+---@param warn fun(text: string) of what was damaged
 ---@return integer|nil count, string|nil message
-function letters.requeue(path, id) return change(requeue, path, id) end
+function letters.requeue(path, id, warn) return change(requeue, path, id, warn) end
 
 --- Forgets a dead letter, or a call that waits; "all": all dead letters, or if there are none all
 --- that waits.
 ---@param path string
 ---@param id string
+---@param warn fun(text: string)
 ---@return integer|nil count, string|nil message
-function letters.drop(path, id) return change(drop, path, id) end
+function letters.drop(path, id, warn) return change(drop, path, id, warn) end
 
 return letters

@@ -127,6 +127,10 @@ describe("neap queue", function()
     queues.write(queues.read() .. "E 5000 0123456789abcdef\n{ half", ".queue")
     here "q"
     says "^q: 2 calls wait"
+    local id = id_of "dead"
+    assert.equal(0, here("q", id, "--requeue"))
+    assert.matches("^neap queue: %S+q.queue: the last record is not whole, or damaged: cut ", err)
+    says "^q: 1 call back in the queue\n$"
   end)
 
   for _, case in ipairs {

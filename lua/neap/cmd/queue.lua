@@ -98,7 +98,8 @@ end
 
 local function change(self, name, id)
   local act = self.given.requeue and "requeue" or "drop"
-  local count, message = letters[act](self.directory .. "/" .. name, id)
+  local function warn(text) fail(self, text) end
+  local count, message = letters[act](self.directory .. "/" .. name, id, warn)
   if not count then return fail(self, ("%s: %s"):format(name, message)) end
   say(self, ("%s: %s %s"):format(name, counted(count, "call", "calls"),
     act == "requeue" and "back in the queue" or "dropped"))
