@@ -23,17 +23,21 @@ policy orders 'fallback.last_good { max_age_ms = 600000 }, fallback.guard("repli
   fallback.default { status = 200, body = "nobody" }'
 policy replica 'fallback.guard "orders", fallback.guard "third"'
 policy third 'fallback.guard "replica"'
-policy checks 'fallback.guard("replica", { sent = true, timeout_ms = 100 }), fallback.fail {}'
+# Its call and the stage that asks for it run into the same timeout: nothing behind it may answer.
+policy spare ''
+policy checks 'fallback.guard("spare", { sent = true, timeout_ms = 100 }), fallback.fail {}'
 
 cat >"$dir/routes.lua" <<LUA
 return {
   listen = "127.0.0.1:$listen", admin = "127.0.0.1:$admin",
-  policies = { "$dir/orders.lua", "$dir/replica.lua", "$dir/third.lua", "$dir/checks.lua" },
+  policies = { "$dir/orders.lua", "$dir/replica.lua", "$dir/third.lua", "$dir/checks.lua",
+    "$dir/spare.lua" },
   routes = {
     { name = "orders", policy = "orders", upstream = "http://127.0.0.1:$first" },
     { name = "checks", prefix = "/checks", policy = "checks", upstream = "http://127.0.0.1:$first" },
     { name = "more", prefix = "/more", policy = "checks", upstream = "http://127.0.0.1:$first" },
     { name = "second", prefix = false, policy = "replica", upstream = "http://127.0.0.1:$second" },
+    { name = "spare", prefix = false, policy = "spare", upstream = "http://127.0.0.1:$second" },
   },
 }
 LUA
@@ -124,7 +128,7 @@ says '200 guard replica POST pie' "$sidecar/checks/hang" -d pie
 # The stage's timeout, and the client's deadline, hold there, too.
 began=$(date +%s%N)
 curl -s -o "$dir/out" -w '%{http_code} %header{neap-source}' "$sidecar/checks/both/hang" -d pie >"$dir/got"
-[ "$(cat "$dir/got")" = "503 fail" ] || fail "of two that hang: $(cat "$dir/got")"
+[ "$(cat "$dir/got")" = "503 fail" ] || fail "of two that hang: $(cat "$dir/got") $(head -c 100 "$dir/out")"
 curl -s -o "$dir/out" "$sidecar/checks/both/hang" -H 'Neap-Deadline-Ms: 50' -d pie
 [ $((($(date +%s%N) - began) / 1000000)) -lt 1500 ] || fail "it took too long"
 stop "$neap_pid"
