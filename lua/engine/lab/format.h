@@ -56,8 +56,18 @@ typedef struct lab_row {
 /* The first row: how many of its names are known. */
 size_t row_head(lab_row *r, const lab_names *names, char *line, size_t length);
 
-/* Whether a line feed is in quotes, so that the row goes on with the next line. */
-bool row_goes_on(const char *line, size_t length);
+/* Where in a row a line ends.  Only a quote that begins a field opens one: 5" is five inches. */
+typedef enum lab_row_place {
+  ROW_FIELD = 0, /* at a field's beginning */
+  ROW_PLAIN,
+  ROW_QUOTED,
+  ROW_QUOTE, /* in quotes, behind one: their end, or the first of two */
+  ROW_BROKEN /* it was neither: what follows it is no part of this row */
+} lab_row_place;
+
+/* Whether the line feed after these is in quotes, so that the row goes on with the next line; *place
+ * is ROW_FIELD before the first. */
+bool row_goes_on(char separator, const char *line, size_t length, lab_row_place *place);
 
 lab_damage row_read(const lab_row *r, char *line, size_t length, lab_fields *out);
 

@@ -156,7 +156,7 @@ static void set_up(lab_input *in) {
     if (n >= 3 && memcmp(bytes, mark, 3) == 0) in->at = 3;
     return;
   }
-  in->raw = malloc(LEAST_ROOM); /* what was read so far is put back */
+  in->raw = malloc(in->room); /* what was read so far is put back */
   if (!in->raw || inflateInit2(&in->gzip, 15 + 16) != Z_OK) abort();
   n = in->end - in->at;
   memcpy(in->raw, bytes, n);

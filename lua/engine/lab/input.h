@@ -31,7 +31,8 @@ void input_close(lab_input *in);
 /* The next line, without its end; it is the caller's to write to, until the next call. */
 lab_got input_line(lab_input *in, char **line, size_t *length);
 
-/* What comes next, at least `wanted` bytes of it unless there is less; and takes `count` of it. */
+/* What comes next, at least `wanted` bytes of it unless there is less; and takes `count` of it.  With
+ * 0 wanted nothing is read: a line stays where it is. */
 size_t input_peek(lab_input *in, size_t wanted, char **bytes);
 void input_take(lab_input *in, size_t count);
 

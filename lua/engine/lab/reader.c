@@ -6,6 +6,7 @@
 #define DAY_US    UINT64_C(86400000000)
 #define SECOND_US UINT64_C(1000000)
 #define PEEKED    ((size_t)8192)
+#define AHEAD     ((size_t)64 << 10) /* there from a line on: the rest of its row, the line after it */
 
 /* ---- Lines that are damaged ------------------------------------------------------------------ */
 
@@ -19,26 +20,28 @@ static void damaged(lab_reader *r, lab_stats *stats, lab_damage kind, lab_text l
 
 /* ---- One line -------------------------------------------------------------------------------- */
 
-/* A row of CSV goes on while a quote is open. */
+/* A row of CSV goes on while a quote is open.  One that nothing closes, or that is closed in the middle
+ * of a later field, is damaged, and no more than its line. */
 static lab_got row_next(lab_reader *r, char **line, size_t *length) {
   lab_got got = input_line(r->in, line, length);
+  lab_row_place place = ROW_FIELD;
   r->line++;
-  if (got != GOT_LINE || !row_goes_on(*line, *length)) return got;
-  size_t used = 0;
-  for (;;) {
-    if (used + *length + 1 > LINE_MOST) return GOT_LONG;
-    if (!r->joined && !(r->joined = malloc(LINE_MOST + 1))) abort();
-    memcpy(r->joined + used, *line, *length);
-    used += *length;
-    if (used && !row_goes_on(r->joined, used)) break;
-    got = input_line(r->in, line, length);
-    if (got != GOT_LINE) break; /* what is there is damaged */
-    r->line++;
-    r->joined[used++] = '\n';
+  if (got != GOT_LINE || !row_goes_on(r->row.separator, *line, *length, &place)) return got;
+  char *rest, *feed;
+  size_t n = input_peek(r->in, 0, &rest), lines = 0;
+  for (char *at = rest, *end = rest + n; at < end; at = feed + 1) {
+    feed = memchr(at, '\n', (size_t)(end - at));
+    if (!feed) feed = end;
+    const char *to = feed > at && feed[-1] == '\r' ? feed - 1 : feed;
+    lines++;
+    if (row_goes_on(r->row.separator, at, (size_t)(to - at), &place)) continue;
+    if (place == ROW_BROKEN) break;
+    input_take(r->in, (size_t)(feed - rest) + (feed < end));
+    r->line += lines;
+    *length = (size_t)(to - *line);
+    break;
   }
-  *line = r->joined;
-  *length = used;
-  return GOT_LINE;
+  return got;
 }
 
 static lab_got next_line(lab_reader *r, char **line, size_t *length) {
@@ -109,6 +112,8 @@ static bool read_next(lab_reader *r, lab_stats *stats) {
   char *line;
   size_t length;
   while (!r->is_over) {
+    char *ahead;
+    input_peek(r->in, AHEAD, &ahead);
     lab_got got = next_line(r, &line, &length);
     if (got == GOT_END) break;
     if (got != GOT_LINE) {
@@ -152,10 +157,11 @@ static bool is_far(uint64_t us, uint64_t from_us) {
   return us > from_us ? us - from_us > DAY_US : from_us - us > DAY_US;
 }
 
-/* Whether the line after this one is of that time, too, or there is none; it stays where it is. */
+/* Whether the line after this one is of that time, too, or there is none.  It stays where it is, and
+ * so does this one, whose texts the calls have: nothing is read for it. */
 static bool is_confirmed(lab_reader *r, uint64_t far_us) {
   char *bytes;
-  size_t n = input_peek(r->in, PEEKED, &bytes);
+  size_t n = input_peek(r->in, 0, &bytes);
   char *feed = n ? memchr(bytes, '\n', n) : NULL;
   if (n == 0) return true;
   if (!r->ahead && !(r->ahead = malloc(sizeof *r->ahead + PEEKED))) abort();
@@ -223,7 +229,6 @@ void reader_close(lab_reader *r) {
   if (!r) return;
   input_close(r->in);
   recording_free(r->recording);
-  free(r->joined);
   free(r->ahead);
   har_free(&r->har);
   free(r);

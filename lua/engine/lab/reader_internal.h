@@ -35,7 +35,6 @@ struct lab_reader {
   lab_row row;
   recording *recording; /* NULL: it is none */
   har_scan har;
-  char *joined;     /* a row of several lines */
   lab_calls *ahead; /* what the line after this one says, and behind it that line */
   uint64_t line;
   lab_calls calls;

@@ -51,10 +51,26 @@ size_t row_head(lab_row *r, const lab_names *names, char *line, size_t length) {
   return known;
 }
 
-bool row_goes_on(const char *line, size_t length) {
-  bool inside = false;
-  for (size_t i = 0; i < length; i++) inside ^= line[i] == '"';
-  return inside;
+static lab_row_place row_letter(lab_row_place place, char separator, char c) {
+  switch (place) {
+    case ROW_BROKEN: return ROW_BROKEN;
+    case ROW_QUOTED: return c == '"' ? ROW_QUOTE : ROW_QUOTED;
+    case ROW_QUOTE:
+      if (c == '"') return ROW_QUOTED;
+      return c == separator ? ROW_FIELD : ROW_BROKEN;
+    case ROW_FIELD:
+      if (c == '"') return ROW_QUOTED;
+      break;
+    default: break;
+  }
+  return c == separator ? ROW_FIELD : ROW_PLAIN;
+}
+
+bool row_goes_on(char separator, const char *line, size_t length, lab_row_place *place) {
+  bool has_quote = length && memchr(line, '"', length);
+  if (!has_quote) return *place == ROW_QUOTED;
+  for (size_t i = 0; i < length; i++) *place = row_letter(*place, separator, line[i]);
+  return *place == ROW_QUOTED;
 }
 
 lab_damage row_read(const lab_row *r, char *line, size_t length, lab_fields *out) {
