@@ -811,6 +811,41 @@ static void test_overload(void **state) {
   serve_no_more();
 }
 
+static void test_room(void **state) {
+  (void)state;
+  serve((http_limits){.connections = 3, .makes_room = true});
+  int busy = dial_server();
+  say(busy, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+  turn_until(seen.held);
+  int half = dial_server();
+  say(half, "GET /");
+  turn_until(stats()->open == 2);
+  int idle = dial_server();
+  turn_until(stats()->open == 3);
+  int next = dial_server();
+  hear_all(idle); /* the only one without a request */
+  assert_string_equal(heard, "");
+  say(next, GET "\r\n");
+  hear(next, "\r\n\r\n");
+  assert_begins(heard, "HTTP/1.1 200 ");
+  http_request *first = seen.held;
+  say(next, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+  turn_until(seen.held != first);
+  int third = dial_server();
+  hear_all(half); /* ... and the one that does not get on with it */
+  assert_string_equal(heard, "");
+  http_request *second = seen.held;
+  say(third, "GET /hold HTTP/1.1\r\nHost: a\r\n\r\n");
+  turn_until(seen.held != second);
+  int last = dial_server(); /* nobody is cut off in the midst of his answer */
+  hear_all(last);
+  assert_begins(heard, "HTTP/1.1 503 ");
+  assert_int_equal(stats()->overload, 1);
+  close(busy), close(half), close(idle), close(next), close(third), close(last);
+  turn_until(stats()->open == 0);
+  serve_no_more();
+}
+
 static void test_drain(void **state) {
   (void)state;
   serve((http_limits){0});
@@ -963,6 +998,7 @@ int main(void) {
       IT("gets an early answer to a client that still sends (B251)", test_early_answer),
       IT("notices that a client has gone (B071)", test_abort),
       IT("turns away connections over its limit", test_overload),
+      IT("or makes room for them by those without a request", test_room),
       IT("drains", test_drain),
       IT("drains no longer than it may", test_drain_limit),
       IT("says what is wrong with an address (B244)", test_bad_address),

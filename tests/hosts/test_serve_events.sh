@@ -123,6 +123,25 @@ within 5 count late 500
 grep -A 1 '^event: missed' "$dir/late" | grep -qx 'data: {"count": 702}' || fail "nobody says what is gone"
 kill "$follower"
 
+# ---- Connections that nobody uses keep nobody from asking ----
+
+$lua - $admin <<'LUA' &
+local uv, port = require "luv", tonumber(arg[1])
+local held = {}
+for i = 1, 64 do
+  held[i] = uv.new_tcp()
+  held[i]:connect("127.0.0.1", port, function() if i % 2 == 0 then held[i]:write("GET /") end end)
+end
+uv.new_timer():start(20000, 0, function() os.exit(0) end)
+uv.run()
+LUA
+pids="$pids $!"
+full() { curl -sf "$pages/metrics" | grep -qx 'neap_http_connections_open{server="admin"} 64'; }
+within 5 full
+curl -sf "$pages/healthz" -o "$dir/body" || fail "/healthz does not answer"
+count all 1204 || fail "who follows was cut off"
+kill $!
+
 # ---- Too many, a token, the end ----
 
 for i in 1 2 3 4 5 6 7; do follow "f$i" "$pages/events"; done

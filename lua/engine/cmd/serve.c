@@ -236,21 +236,20 @@ static bool open_routes(serve *s, char *error, size_t size) {
   return true;
 }
 
-static bool listen_on(serve *s, const plan_address *address, uint32_t clients,
+static bool listen_on(serve *s, const plan_address *address, http_limits limits,
                       const http_handler *h, void *data, http_server **out, char *error,
                       size_t size) {
-  const http_server_options options = {.host = address->host,
-                                       .port = address->port,
-                                       .limits = {.connections = clients},
-                                       .handler = h,
-                                       .data = data};
+  const http_server_options options = {
+      .host = address->host, .port = address->port, .limits = limits, .handler = h, .data = data};
   return http_server_open(&s->loop, &options, out, error, size);
 }
 
 static bool open_admin(serve *s, char *error, size_t size) {
+  /* Pages that are left open, or worse, do not keep anybody from /healthz. */
+  const http_limits limits = {.connections = ROOM_ADMIN, .makes_room = true};
   if (!s->plan.admin.host) return true;
   return admin_open(s, &s->admin, error, size) &&
-         listen_on(s, &s->plan.admin, ROOM_ADMIN, &admin_handler, s->admin, &s->admin_server, error,
+         listen_on(s, &s->plan.admin, limits, &admin_handler, s->admin, &s->admin_server, error,
                    size);
 }
 
@@ -261,7 +260,8 @@ static bool open_record(serve *s, char *error, size_t size) {
 static bool serve_start(serve *s, char *error, size_t size) {
   return open_engine(s, error, size) && events_open(s, error, size) &&
          open_routes(s, error, size) && open_record(s, error, size) && open_admin(s, error, size) &&
-         listen_on(s, &s->plan.listen, s->clients, &handler, s, &s->server, error, size);
+         listen_on(s, &s->plan.listen, (http_limits){.connections = s->clients}, &handler, s,
+                   &s->server, error, size);
 }
 
 /* Several faults are several lines. */

@@ -248,9 +248,26 @@ static void read_start(http_conn *conn) {
   }
 }
 
+/* Who has been in that state for longest. */
+static http_conn *longest(http_conn *conns, conn_state state) {
+  http_conn *found = NULL;
+  for (http_conn *c = conns; c; c = c->next)
+    if (c->state == state && (!found || c->read_due <= found->read_due)) found = c;
+  return found;
+}
+
+/* For one that has just come. */
+static void make_room(http_conn *conn) {
+  http_conn *idle = longest(conn->next, CONN_IDLE);
+  if (!idle) idle = longest(conn->next, CONN_HEAD);
+  if (idle) http_conn_close(idle);
+}
+
 static bool accept_over(http_server *server, http_conn *conn) {
   static char text[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n"
                        "Content-Length: 0\r\n\r\n";
+  if (server->stats.open <= server->limits.connections) return false;
+  if (server->limits.makes_room) make_room(conn);
   if (server->stats.open <= server->limits.connections) return false;
   server->stats.overload++;
   uv_buf_t buf = uv_buf_init(text, sizeof text - 1);

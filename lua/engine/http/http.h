@@ -68,6 +68,7 @@ typedef struct http_limits {
   uint32_t fields;      /* how many fields; over: 431.                       256 */
   uint64_t body_bytes;  /* over: 413.  0: any                                0 */
   uint32_t connections; /* over: 503 and close                               10,000 */
+  bool makes_room;      /* over: whoever has been without a request for longest is closed instead */
   uint32_t queue_bytes; /* unsent answer over which the upstream is paused   262,144 */
   uint32_t header_ms;   /* from a head's first byte to its last; over: 408   10,000 */
   uint32_t idle_ms;     /* between requests, and before the first; close     75,000 */
@@ -202,7 +203,7 @@ typedef struct http_server_options {
   const char *host;   /* a literal address: "127.0.0.1", "::1", "[::1]", "fe80::1%eth0" */
   int port;           /* 0: any free one */
   int fd;             /* > 0: a listening socket to take over instead */
-  http_limits limits; /* any member 0 (but body_bytes): its default */
+  http_limits limits; /* any number that is 0 (but body_bytes): its default */
   const http_handler *handler;
   void *data;
 } http_server_options;

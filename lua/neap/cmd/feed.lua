@@ -11,7 +11,7 @@ local json = require "neap.cmd.json"
 
 local feed = {}
 
-local FOLLOWERS = 8 -- of the 16 connections that the admin pages may have
+local FOLLOWERS = 8 -- of the 64 connections that the admin pages may have
 local RETRY_MS = 2000
 
 ---@class neap.cmd.feed.options
