@@ -93,9 +93,8 @@ local function keys_of(guard)
   return keys
 end
 
---- How a breaker came to be as it is.
-function Admin:last_transition(guard, key)
-  local moved = guard:last_transition(key)
+--- A transition, if there is one.
+function Admin:transition(moved)
   if not moved then return json.null end
   local row = event.row(moved)
   row.at = self.since and self.since(moved.at_ms)
@@ -108,7 +107,8 @@ function Admin:breaker_row(guard, key)
   local row, set = guard:snapshot(key), guard:operator(key)
   if not row then return nil end
   row.transitions = that_happened(row.transitions)
-  row.last_transition = self:last_transition(guard, key)
+  row.last_transition = self:transition(guard:last_transition(key))
+  row.opening = self:transition(guard:opening(key))
   row.operator = set and {
     mode = set.mode, by = set.by, reason = set.reason, left_ms = set.until_ms and row.mode_left_ms,
     at = self.since and self.since(set.at_ms),

@@ -136,6 +136,16 @@ function Guard:last_transition(key)
   return of_key and of_key.last_moved
 end
 
+--- How a breaker that is not closed left that, however often it has been asked since; nil if it is
+--- closed, or if others share it, as these may have closed it meanwhile. Not to be changed either.
+---@param key? string
+---@return neap.Event|nil
+function Guard:opening(key)
+  local of_key = existing(self, key)
+  if not of_key or self.is_shared then return nil end
+  return of_key.last_moved and of_key.last_moved.to ~= "closed" and of_key.left_closed or nil
+end
+
 --- To closed, with a clean window, from any state; a shadow policy's breaker, too.
 ---@param key? string
 ---@param by? string

@@ -28,6 +28,8 @@ local function enqueue(self, moved, by)
   moved.at_ms = self.native:now()
   event.new(moved)
   self.last_moved = moved
+  -- What the probes came to since then does not say it.
+  if moved.from == "closed" then self.left_closed = moved end
   guard.events:push(moved)
 end
 recording.enqueue = enqueue

@@ -90,6 +90,28 @@ describe("neap status", function()
     flags:report(permit, "success")
   end)
 
+  it("says by which rule it opened, and when, however many probes have failed since", function()
+    fail(flags)
+    neap "status flags"
+    assert.is_nil(out:find("not closed since", 1, true), "twice the same")
+    local opened = assert(out:match "  (12:40 closed %-> open: .-)\n")
+    for _ = 1, 30 do
+      clock:advance(100000)
+      guards.call(flags, 500)
+      neap "status flags"
+      says("\n  not closed since " .. opened .. "\n")
+    end
+    flags:reset()
+    neap "status flags"
+    assert.is_nil(out:find("not closed since", 1, true), out)
+    clock:advance(7000)
+    fail(flags)
+    clock:advance(100000)
+    guards.call(flags, 500)
+    neap "status flags"
+    says "\n  not closed since 12:47 closed -> open: 1 failure in 1 call" -- another outage
+  end)
+
   it("has those in trouble first, then those with a mode", function()
     for _, key in ipairs { "a", "b", "c", "d" } do guards.call(flags, 200, 1, key) end
     fail(flags, "c")

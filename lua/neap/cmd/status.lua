@@ -38,8 +38,7 @@ local function window_text(row)
 end
 
 --- How it came to be so, without its name, which stands at the beginning of the line.
-local function why_text(row)
-  local moved = row.last_transition
+local function why_text(row, moved)
   if not is_there(moved) then return "has not moved since the start" end
   local name = row.policy .. "/" .. row.key .. ": "
   local text = moved.text or ("%s -> %s: %s"):format(moved.from, moved.to, moved.reason)
@@ -81,6 +80,9 @@ end
 --- What is to be said of it besides, a line each.
 local function notes_of(row)
   local notes = {}
+  if is_there(row.opening) and row.last_transition.from ~= "closed" then
+    notes[#notes + 1] = "not closed since " .. why_text(row, row.opening)
+  end
   if row.mode ~= "auto" then notes[#notes + 1] = operator_text(row) end
   if LETS[row.mode] then
     notes[#notes + 1] = LETS[row.mode]
@@ -155,7 +157,8 @@ local function breakers_text(rows, paint, out)
     if row.key ~= "*" or not status.is_unused(row) then
       shown[#shown + 1] = row
       lines[#lines + 1] = {
-        printable(row.policy .. "/" .. row.key), row.state, window_text(row), why_text(row),
+        printable(row.policy .. "/" .. row.key), row.state, window_text(row),
+        why_text(row, row.last_transition),
       }
     end
   end
