@@ -69,6 +69,7 @@ exits 0 "$traffic/nginx.log" --policy "$dir/shop.lua"
 has "nginx.log: access log, combined" "$dir/out"
 has "The time of 1,200 calls is to the second" "$dir/out"
 has "The log does not say how long calls took" "$dir/out"
+! grep -q 'waiting saved' "$dir/out" || fail "waiting is told that nobody knows"
 exits 0 "$traffic/calls.csv" --policy "$dir/shop.lua"
 has "oldest last good answer   18.4 s  at 2025-12-01 12:00:38.350" "$dir/out"
 
@@ -135,6 +136,10 @@ has "&lt;script&gt;alert(1)&lt;/script&gt;" "$dir/page.html"
 has "<th scope=\"col\">change</th>" "$dir/page.html"
 [ "$(grep -c '<figure' "$dir/page.html")" = 1 ] || fail "figures"
 ! grep -qE '<script>alert|https?://[^w]|src=' "$dir/page.html" || fail "the page asks somebody"
+# Two limits at one height have one text, not two that lie upon each other.
+echo 'return { name = "twin", trip = { failure_rate = 0.5, slow_rate = 0.5, slow_call_ms = 900, minimum_calls = 9 } }' >"$dir/twin.lua"
+exits 0 "$traffic/nginx.log" --policy "$dir/twin.lua" --html "$dir/twin.html"
+has "twin, failure_rate; twin, slow_rate" "$dir/twin.html"
 exits 1 "$traffic/calls.rec" --policy "$dir/shop.lua" --html "$dir/no/page.html"
 has "neap replay: $dir/no/page.html: No such file or directory" "$dir/out"
 

@@ -64,16 +64,22 @@ local function step(name, series, f)
   return { name = name, draw = "step", x = x, y = y }
 end
 
---- The limits that the rules put on a share.
+--- The limits that the rules put on a share; of those at one height the texts would lie upon each
+--- other, so they are one.
 local function levels_of(lanes)
-  local levels, seen = {}, {}
+  local levels, seen, of = {}, {}, {}
   for _, lane in ipairs(lanes) do
     local numbers = lane.rules:numbers()
     for _, rule in ipairs { "failure_rate", "slow_rate" } do
       local at, text = numbers[rule], ("%s, %s"):format(lane.label, rule)
       if at and at > 0 and not seen[text] then
-        levels[#levels + 1] = { at = at, text = text }
         seen[text] = true
+        if of[at] then
+          of[at].text = of[at].text .. "; " .. text
+        else
+          of[at] = { at = at, text = text }
+          levels[#levels + 1] = of[at]
+        end
       end
     end
   end

@@ -59,7 +59,7 @@ local ROWS = {
   end },
   { "calls refused", "refused", function(a) return share(a.refused, a.calls) end },
   { "  would have failed", "saved", function(a)
-    return rows.span(a.saved_ms) .. " of waiting saved"
+    return a.saved_ms > 0 and rows.span(a.saved_ms) .. " of waiting saved" or "" -- 0: not known
   end, of = "refused" },
   { "  were good", "lost", function(a) return share(a.lost, a.refused) .. " of them" end,
     of = "refused" },
