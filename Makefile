@@ -10,7 +10,7 @@ help:
 	@echo
 	@echo "  make run      build, then watch a failing dependency behind neap: an upstream on :8016,"
 	@echo "                the sidecar on :8080, its metrics on :9464.  Ctrl-C stops all of it."
-	@echo "                Other ports: make run UPSTREAM_PORT=9016 LISTEN_PORT=9080 ADMIN_PORT=9464"
+	@echo "                Other ports: make run UPSTREAM_PORT=9016 LISTEN_PORT=9080 ADMIN_PORT=9465"
 	@echo "  make test     everything that can be checked, as CI does it (some minutes)"
 	@echo
 	@echo "While working:"

@@ -1,5 +1,5 @@
 --- A call every ten seconds, one in ten of which fails: two failures in a row are chance, and a
---- rate of three calls is none.
+--- rate of two calls is none.
 
 params.declare {
   remedy = { type = "boolean", default = true, doc = "a run of failures in place of a rate" },
@@ -10,7 +10,7 @@ local trip = params.remedy and { consecutive_failures = 5 }
 
 return {
   name  = "low_traffic",
-  title = "a rate of three calls opens a breaker on nothing",
+  title = "a rate of two calls opens a breaker on nothing",
   lesson = "A failure rate is a statement about many calls. With a call every ten seconds a "
     .. "window of a minute holds six; if two are enough to judge by, the odd failure opens the "
     .. "breaker many times a day with nothing wrong. Five failures in a row, however far apart, "
