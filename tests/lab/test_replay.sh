@@ -73,6 +73,25 @@ has "The log does not say how long calls took" "$dir/out"
 exits 0 "$traffic/calls.csv" --policy "$dir/shop.lua"
 has "oldest last good answer   18.4 s  at 2025-12-01 12:00:38.350" "$dir/out"
 
+# Without $request_time the upstreams were asked one after the other up to the line's time.
+cat >"$dir/access.log" <<'LOG'
+"GET /a HTTP/1.1" 200 10.0.0.1:80 200 5.120 1760104536.120
+"GET /b HTTP/1.1" 200 10.0.0.1:80, 10.0.0.2:80 502, 200 0.005, 0.300 1760104537.307
+LOG
+exits 0 "$dir/access.log" --policy "$dir/shop.lua" --log-format \
+  '"$request" $status $upstream_addr $upstream_status $upstream_response_time $msec'
+has "3 calls in 6.31 s, from 2025-10-10 13:55:31.000 to 2025-10-10 13:55:37.307 UTC" "$dir/out"
+
+# ---- What a recording says of answers is its policy's -----------------------------------------------
+
+printf '%s\n' '#neap-recording 1' 't 1760104536000' 'p 0 shop h 1' 'p 1 other h 1' 'k 0 0 default' \
+  'k 1 1 default' 'c 0 10 5 a200 j=s' 'f 0 0 last_good 70' 'f 1 0 default 0' 'c 1 10 5 a200 j=s' \
+  'c 0 5000 100 a200 s=4000' >"$dir/two"
+exits 0 "$dir/two" --policy "$dir/shop.lua"
+has "answered instead, as it was recorded: 1 last_good (up to 70 ms old)" "$dir/out"
+exits 0 "$dir/two" --policy "$dir/shop.lua" --of other
+has "answered instead, as it was recorded: 1 default" "$dir/out"
+
 # ---- What a policy says ---------------------------------------------------------------------------
 
 cat >"$dir/own.lua" <<'LUA'

@@ -15,11 +15,12 @@
 #include "engine_called.h"
 #include "recording.h"
 
-#define FLUSH_MS   500
-#define ROOM       ((size_t)256 << 10) /* of a buffer; there are two */
-#define LINE_ROOM  ((size_t)1024)      /* no call takes more, with its key and policy */
-#define STEP_MS    1000                /* the wall's clock has been set */
-#define KEY_BUCKET 256
+#define FLUSH_MS 500
+#define ROOM     ((size_t)256 << 10) /* of a buffer; there are two */
+/* No call takes more: three names, of the policy, the key and the code, each letter of them encoded. */
+#define LINE_ROOM  ((size_t)(3 * 3 * RECORDING_NAME + 512))
+#define STEP_MS    1000          /* the wall's clock has been set */
+#define FIRST_KEYS ((size_t)256) /* buckets */
 
 typedef struct seen_policy {
   neap_guard *guard;
@@ -29,7 +30,7 @@ typedef struct seen_policy {
 typedef struct seen_key seen_key;
 struct seen_key {
   seen_key *next;
-  uint32_t number, policy;
+  uint32_t number, policy, hash;
   size_t length;
   char key[];
 };
@@ -52,7 +53,8 @@ struct recorder {
   /* What the file under way has said so far. */
   seen_policy *policies;
   uint32_t policy_count, key_count;
-  seen_key *keys[KEY_BUCKET];
+  seen_key **keys; /* buckets, as many as keys at least */
+  size_t key_size;
   uint64_t bytes, last_ms; /* of the file; the engine's clock at the last line */
   int64_t wall_offset_ms;
   uint64_t missing; /* calls that had no room, since that was said */
@@ -95,13 +97,32 @@ static void put_time(recorder *r, uint64_t now_ms) {
 }
 
 static void forget_said(recorder *r) {
-  for (size_t i = 0; i < KEY_BUCKET; i++)
+  for (size_t i = 0; i < r->key_size; i++)
     for (seen_key *k = r->keys[i], *next; k; k = next) {
       next = k->next;
       free(k);
     }
-  memset(r->keys, 0, sizeof r->keys);
+  free(r->keys);
+  r->keys = NULL;
+  r->key_size = 0;
   r->policy_count = r->key_count = 0;
+}
+
+/* For one more key. */
+static void keys_grow(recorder *r) {
+  if (r->key_count < r->key_size) return;
+  size_t size = r->key_size ? r->key_size * 2 : FIRST_KEYS;
+  seen_key **keys = calloc(size, sizeof *keys);
+  if (!keys) abort();
+  for (size_t i = 0; i < r->key_size; i++)
+    for (seen_key *k = r->keys[i], *next; k; k = next) {
+      next = k->next;
+      k->next = keys[k->hash % size];
+      keys[k->hash % size] = k;
+    }
+  free(r->keys);
+  r->keys = keys;
+  r->key_size = size;
 }
 
 /* The first lines of a file. */
@@ -139,7 +160,8 @@ static uint32_t policy_of(recorder *r, neap_guard *guard) {
 static uint32_t key_of(recorder *r, const engine_called *c) {
   uint32_t policy = policy_of(r, c->guard), h = policy;
   for (size_t i = 0; i < c->key_length; i++) h = h * 31 + (unsigned char)c->key[i];
-  seen_key **bucket = &r->keys[h % KEY_BUCKET];
+  keys_grow(r);
+  seen_key **bucket = &r->keys[h % r->key_size];
   for (seen_key *k = *bucket; k; k = k->next)
     if (k->policy == policy && k->length == c->key_length && !memcmp(k->key, c->key, k->length))
       return k->number;
@@ -148,6 +170,7 @@ static uint32_t key_of(recorder *r, const engine_called *c) {
   k->next = *bucket;
   k->number = r->key_count++;
   k->policy = policy;
+  k->hash = h;
   k->length = c->key_length;
   memcpy(k->key, c->key, c->key_length);
   *bucket = k;

@@ -168,7 +168,8 @@ static bool list_next(lab_text *list, lab_text *out) {
   return true;
 }
 
-/* Each upstream that nginx asked was a call of its own, one after the other. */
+/* Each upstream that nginx asked was a call of its own, one after the other: the last of them ended when
+ * the line was written, unless $request_time says when the first began. */
 static lab_damage read_attempts(const lab_fields *f, const lab_call *whole, lab_calls *out) {
   lab_text statuses = f->value[LAB_UP_STATUS], times = f->value[LAB_UP_TIME];
   lab_text addresses = f->value[LAB_UP_ADDR], status, time, address;
@@ -192,6 +193,9 @@ static lab_damage read_attempts(const lab_fields *f, const lab_call *whole, lab_
     }
     out->count++;
   }
+  uint64_t took_us = begin_us - whole->begin_us;
+  for (size_t i = 0; !whole->is_begin && !whole->has_duration && i < out->count; i++)
+    out->call[i].begin_us -= took_us < whole->begin_us ? took_us : whole->begin_us;
   return out->count ? LAB_FINE : LAB_ASIDE;
 }
 

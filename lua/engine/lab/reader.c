@@ -85,7 +85,8 @@ static uint64_t end_of(const lab_call *c) {
 
 /* Calls of one second are spread over it, as many as there were in the one before. */
 static void spread(lab_reader *r, lab_call *calls, size_t count) {
-  uint64_t end_us = calls[0].is_begin ? calls[0].begin_us : end_of(&calls[0]);
+  const lab_call *last = &calls[count - 1];
+  uint64_t end_us = last->is_begin ? last->begin_us : end_of(last);
   uint64_t second = end_us / SECOND_US;
   if (second != r->second) {
     r->in_last = r->in_second;

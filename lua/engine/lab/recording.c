@@ -212,19 +212,33 @@ static lab_damage read_call(recording *r, lab_text line, lab_call *out) {
   return LAB_FINE;
 }
 
+static void copy_name(char *to, size_t size, lab_text name) {
+  size_t length = name.length < size ? name.length : size - 1;
+  memcpy(to, name.data, length);
+  to[length] = '\0';
+}
+
+static bool is_source(const recording_source *s, const recording_source *other) {
+  return strcmp(s->policy, other->policy) == 0 && strcmp(s->name, other->name) == 0;
+}
+
 /* f KEY AFTER SOURCE AGE */
 static lab_damage read_answer(recording *r, lab_text line) {
   uint64_t key, after_ms, age_ms;
-  if (!next_number(&line, NUMBERS_MOST, &key) || !next_number(&line, UINT32_MAX, &after_ms))
-    return LAB_BAD_FORMAT;
-  lab_text source = next_word(&line);
-  if (!source.length || !next_number(&line, UINT64_MAX, &age_ms)) return LAB_BAD_FORMAT;
+  recording_source found;
+  if (!next_number(&line, NUMBERS_MOST, &key)) return LAB_BAD_FORMAT;
+  const numbered *k = known(&r->keys, key);
+  if (!k || !next_number(&line, UINT32_MAX, &after_ms)) return LAB_BAD_FORMAT;
+  lab_text name = next_word(&line);
+  if (!name.length || !next_number(&line, UINT64_MAX, &age_ms)) return LAB_BAD_FORMAT;
   r->at_ms += after_ms;
+  const numbered *p = &r->policies.row[k->policy];
+  copy_name(found.policy, sizeof found.policy, (lab_text){p->name, p->length});
+  copy_name(found.name, sizeof found.name, name);
   recording_source *s = r->sources;
   const recording_source *last = s + RECORDING_SOURCES - 1; /* which all others share */
-  if (source.length >= sizeof s->name) source.length = sizeof s->name - 1;
-  while (s < last && s->count && !text_is((lab_text){s->name, strlen(s->name)}, source)) s++;
-  if (!s->count) memcpy(s->name, source.data, source.length);
+  while (s < last && s->count && !is_source(s, &found)) s++;
+  if (!s->count) *s = found, s->count = s->oldest_ms = 0;
   s->count++;
   if (age_ms > s->oldest_ms) s->oldest_ms = age_ms;
   return LAB_ASIDE;

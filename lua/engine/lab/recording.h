@@ -21,6 +21,7 @@
 #define NEAP_LAB_RECORDING_H
 
 #include "fields.h"
+#include "neap/neap.h"
 
 #define RECORDING_MAGIC   "#neap-recording "
 #define RECORDING_VERSION 1
@@ -41,10 +42,10 @@ const char *recording_head(lab_text line);
 /* LAB_ASIDE: a line that is no call.  The call's texts live as long as `r` and `line`. */
 lab_damage recording_read(recording *r, lab_text line, lab_call *out);
 
-/* Who answered instead of the dependency: .count 0 ends the list. */
-#define RECORDING_SOURCES 12
+/* Who answered instead of a policy's dependency: .count 0 ends the list. */
+#define RECORDING_SOURCES 32
 typedef struct recording_source {
-  char name[20];
+  char policy[NEAP_NAME_MAX + 1], name[20];
   uint64_t count, oldest_ms;
 } recording_source;
 const recording_source *recording_sources(const recording *r);

@@ -67,14 +67,15 @@ static void push_logs(lua_State *L, const source *s) {
   }
 }
 
-/* { { source =, count =, oldest_ms = } ... }, of all recordings together. */
+/* { { policy =, source =, count =, oldest_ms = } ... }, of all recordings together. */
 static void push_answers(lua_State *L, const source *s) {
   lua_Integer n = 0;
   lua_newtable(L);
   for (size_t i = 0; i < s->count; i++) {
     const recording *r = reader_recording(s->readers[i]);
     for (const recording_source *one = r ? recording_sources(r) : NULL; one && one->count; one++) {
-      lua_createtable(L, 0, 3);
+      lua_createtable(L, 0, 4);
+      set_text(L, "policy", one->policy);
       set_text(L, "source", one->name);
       set_number(L, "count", one->count);
       set_number(L, "oldest_ms", one->oldest_ms);

@@ -58,7 +58,7 @@ local replay = {}
 ---@field keyed integer calls that have the field of --key, or a recording's key
 ---@field missing integer calls that a recording lacks, as it says itself
 ---@field answers { source: string, count: integer, oldest_ms: integer }[] what a recording says was
----  answered instead of the dependency, by which stage
+---  answered instead of the policy's dependency, by which stage
 ---@field damaged { kind: string, count: integer, log: string, line: integer, text: string }[]
 
 ---@class (exact) neap.lab.replay.LaneResult what a policy would have done
@@ -213,26 +213,27 @@ end
 
 -- ---- Results ----------------------------------------------------------------------------------
 
---- Those of several recordings, by source.
-local function merged(answers)
+--- The policy's of several recordings, by source.
+local function merged(answers, policy)
   local out, at = {}, {}
   for _, one in ipairs(answers) do
-    local known = at[one.source]
+    local known = one.policy == policy and at[one.source]
     if known then
       known.count = known.count + one.count
       known.oldest_ms = math.max(known.oldest_ms, one.oldest_ms)
-    else
+    elseif one.policy == policy then
       out[#out + 1], at[one.source] = one, one
+      one.policy = nil
     end
   end
   table.sort(out, function(a, b) return a.source < b.source end)
   return out
 end
 
-local function source_of(source)
+local function source_of(source, of)
   local stats = source.native:stats()
   for i, log in ipairs(stats.logs) do log.path = source.logs[i] end
-  stats.answers = merged(stats.answers)
+  stats.answers = merged(stats.answers, of)
   for _, damaged in ipairs(stats.damaged) do damaged.log = source.logs[damaged.log] end
   return stats
 end
@@ -270,7 +271,7 @@ function replay.run(source, lanes, options)
     if given.progress then given.progress(source.native:progress()) end
   end
   for i, lane in ipairs(made) do made[i] = finish(source, lane) end
-  return { source = source_of(source), lanes = made }
+  return { source = source_of(source, given.of), lanes = made }
 end
 
 return replay
