@@ -58,6 +58,8 @@ async function main() {
       await shot(other, name);
       await is_fit(other, name);
     }
+    await page.emulateMedia({ media: "print" });
+    assert.ok(!(await page.locator(".zoom").first().isVisible()), "buttons are not printed");
     const still = await (await browser.newContext({ javaScriptEnabled: false })).newPage();
     await still.goto(address);
     assert.equal(await still.locator(".zoom").count(), 0);

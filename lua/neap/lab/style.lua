@@ -18,18 +18,6 @@ return [[
     --closed: #3d6f96; --half: #f0b030; --open: #ff6a3d; --other: #77828e;
   }
 }
-@media print {
-  :root {
-    color-scheme: light;
-    --back: #fff; --ink: #000; --soft: #333; --grid: #ddd; --frame: #888;
-    --shade: #eee; --note: #fff; --edge: #000; --chosen: #eee;
-    --s1: #0067a8; --s2: #c44e00; --s3: #007a5a; --s4: #9a3f96; --s5: #7a6400; --s6: #44505c;
-    --closed: #a8cbe6; --half: #e69f00; --open: #c23b00; --other: #8a94a0;
-  }
-  figure, table, .note { break-inside: avoid; }
-  h2 { break-after: avoid; }
-  .zoom, details:not([open]) { display: none; }
-}
 * { box-sizing: border-box; }
 body {
   margin: 0; background: var(--back); color: var(--ink);
@@ -96,4 +84,16 @@ svg .open { fill: var(--open); } svg .other { fill: var(--other); }
 svg .dot { fill: var(--back); stroke: var(--soft); stroke-width: 1.2; }
 svg .dot.front { fill: var(--s1); stroke: var(--s1); }
 svg .ring { fill: none; stroke: var(--s2); stroke-width: 2.5; }
+@media print {
+  :root {
+    color-scheme: light;
+    --back: #fff; --ink: #000; --soft: #333; --grid: #ddd; --frame: #888;
+    --shade: #eee; --note: #fff; --edge: #000; --chosen: #eee;
+    --s1: #0067a8; --s2: #c44e00; --s3: #007a5a; --s4: #9a3f96; --s5: #7a6400; --s6: #44505c;
+    --closed: #a8cbe6; --half: #e69f00; --open: #c23b00; --other: #8a94a0;
+  }
+  figure, table, .note { break-inside: avoid; }
+  h2 { break-after: avoid; }
+  .zoom, details:not([open]) { display: none; }
+}
 ]]
