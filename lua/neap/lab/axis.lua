@@ -86,7 +86,10 @@ local function elapsed_text(at_ms, step_ms)
   if step_ms >= DAY then return ("%d d"):format(floor(at_ms / DAY)) end
   local hours = floor(at_ms / HOUR)
   local minutes = floor(at_ms / MINUTE) % 60
-  if step_ms >= MINUTE and at_ms % MINUTE == 0 then return ("%d:%02d h"):format(hours, minutes) end
+  if step_ms >= MINUTE and at_ms % MINUTE == 0 then
+    if hours == 0 and step_ms < 10 * MINUTE then return ("%d min"):format(minutes) end
+    return ("%d:%02d h"):format(hours, minutes)
+  end
   if hours == 0 and minutes == 0 and step_ms < SECOND then
     return ("%." .. digits_of(step_ms) .. "f s"):format(at_ms / SECOND)
   end

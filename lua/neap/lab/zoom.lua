@@ -30,7 +30,10 @@ local script = [[
     if (at < 0) return "−" + elapsed(-at, step);
     if (step >= DAY) return Math.floor(at / DAY) + " d";
     var hours = Math.floor(at / HOUR), minutes = Math.floor(at / MINUTE) %% 60;
-    if (step >= MINUTE && at %% MINUTE === 0) return hours + ":" + pad(minutes) + " h";
+    if (step >= MINUTE && at %% MINUTE === 0) {
+      if (!hours && step < 10 * MINUTE) return minutes + " min";
+      return hours + ":" + pad(minutes) + " h";
+    }
     if (!hours && !minutes && step < SECOND) return (at / SECOND).toFixed(digits(step)) + " s";
     return (hours ? hours + ":" + pad(minutes) : minutes) + ":" + seconds(at %% MINUTE, step);
   }
