@@ -72,6 +72,12 @@ describe("what the page is told", function()
     assert.truthy(row.moved:find("^closed %-> open: 2 failures in a row, limit 2"))
   end)
 
+  it("never says that a probe is due before it is", function()
+    clock:advance(30)
+    call(500) call(500)
+    assert.equal(NOON + clock:now() + 5070, ask().by_key.default.probe_at)
+  end)
+
   it("has what became of the calls, step by step: good, slow, failed, refused", function()
     step()
     call(200) call(200) call(500)

@@ -36,7 +36,8 @@ local FIELDS = {
   "p50", "p99", "over", "set", "moved_at", "moved", "points",
 }
 
-local function round(ms) return math.floor(ms / 100 + 0.5) * 100 end
+--- An instant to come, which a reading of the clock does not move; never told too early.
+local function soon(ms) return math.ceil(ms / 100) * 100 end
 
 local function list_of(texts) return "[" .. table.concat(texts, ",") .. "]" end
 
@@ -58,10 +59,10 @@ local function row_text(record, row, now)
   local p99, is_over99 = recent.quantile(record, row, 0.99)
   local values, n = {
     row.policy, characters.of(row.key), row.state, row.mode,
-    row.mode_left_ms > 0 and round(now + row.mode_left_ms) or 0,
+    row.mode_left_ms > 0 and soon(now + row.mode_left_ms) or 0,
     row.calls, row.failure + row.slow_failure, row.slow_success + row.slow_failure,
     row.consecutive_failures, share(row.admitted), row.level,
-    row.retry_after_ms > 0 and round(now + row.retry_after_ms) or 0,
+    row.retry_after_ms > 0 and soon(now + row.retry_after_ms) or 0,
     row.probes_in_flight, row.probes_succeeded, row.probes_failed, share(row.neutral_share),
     p50, p99, is_over50 and 2 or is_over99 and 1 or 0, row.set,
     moved and moved.at, moved and moved.text,
