@@ -27,7 +27,8 @@ Keys:
   enter          all about it: limits, transitions, the policy in force; q goes back
   /              filter, by words of name, state or reason; escape ends it
   s              sort: trouble, name, calls a second
-  ctrl-l ctrl-z  draw again, suspend
+  ctrl-l         ask now, and draw all of it again
+  ctrl-z         suspend
   q              end
 
 No colours if NO_COLOR is set. Elsewhere than in a terminal: neap status.

@@ -14,7 +14,7 @@ local screen = require "neap.top.screen"
 local top = {}
 
 local POLL_MS, LONGEST_WAIT_MS, TICK_MS = 2000, 15000, 1000
-local RAW = 1
+local NORMAL, RAW = 0, 1
 
 local ENTER = "\27[?1049h\27[?25l\27[?7l\27[2J" -- a screen of its own, no cursor, no wrapping
 local LEAVE = "\27[?7h\27[?25h\27[?1049l"
@@ -72,13 +72,12 @@ function Top:draw()
   put(self, lines)
 end
 
---- All of it, as the terminal may show anything.
+--- All of it, as the terminal may show anything; each line is cleared before it is written.
 function Top:redraw()
   self.view.columns, self.view.rows = self.tty:get_winsize()
   self.view.columns = math.max(20, self.view.columns or 80)
   self.view.rows = math.max(5, self.view.rows or 24)
   self.shown = {}
-  self.write "\27[2J"
   self:draw()
 end
 
@@ -109,7 +108,10 @@ function Top:ask_detail()
 end
 
 function Top:poll()
+  if self.is_asking then return end
+  self.is_asking = true
   http.get(self.uv, self.target, self.known:path(), self.safely(function(status, body)
+    self.is_asking = false
     local said = status == 200 and json.decode(body)
     local wait_ms = POLL_MS
     if is_right(said) then
@@ -194,7 +196,10 @@ end
 function Top:key(key)
   if key == "ctrl-c" then return self:quit(0) end
   if key == "ctrl-z" then return self:suspend() end
-  if key == "ctrl-l" then return self:redraw() end
+  if key == "ctrl-l" then
+    self:poll()
+    return self:redraw()
+  end
   if self.view.is_typing then
     type_key(self, key)
   else
@@ -212,7 +217,7 @@ function Top:enter()
 end
 
 function Top:leave()
-  self.uv.tty_reset_mode()
+  self.tty:set_mode(NORMAL) -- not tty_reset_mode(), after which libuv believes it still raw
   self.write(LEAVE)
 end
 
