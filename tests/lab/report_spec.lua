@@ -2,6 +2,7 @@
 
 local axis = require "neap.lab.axis"
 local html = require "neap.lab.html"
+local panels = require "neap.lab.panels"
 local svg = require "neap.lab.svg"
 local thin = require "neap.lab.thin"
 
@@ -12,6 +13,23 @@ local function texts(ticks)
   for i, tick in ipairs(ticks) do found[i] = tick.text end
   return table.concat(found, " | ")
 end
+
+describe("the name of a row", function()
+  for _, case in ipairs {
+    { "a", nil, "a" },
+    { ("k"):rep(22), nil, ("k"):rep(22) },
+    { ("k"):rep(23), nil, ("k"):rep(21) .. "…" },
+    { "a", "now", "a, now" },
+    { ("k"):rep(40), "now", ("k"):rep(16) .. "…, now" },
+    { ("k"):rep(40), ("p"):rep(40), ("k"):rep(9) .. "…, " .. ("p"):rep(9) .. "…" },
+    { "a", ("p"):rep(40), "a, " .. ("p"):rep(18) .. "…" },
+  } do
+    local name, of, expected = table.unpack(case, 1, 3)
+    it(("is %s of %s and %s"):format(expected, name, of), function()
+      assert.equal(expected, panels.row_name { name = name, of = of })
+    end)
+  end
+end)
 
 describe("an axis", function()
   for _, case in ipairs {

@@ -39,3 +39,17 @@ replays calls.csv --policy plain.lua
 has "29,999 calls" out
 has "1 line of 30,000 damaged" out
 has "not of the format  first calls.csv:203" out
+
+# ---- Time that goes back: an hour that is there twice, as times without a zone have it ---------------
+
+$lua -e '
+  for i = 0, 7199 do
+    print(([[{"time":%d.5,"status":%d,"duration_ms":20}]]):format(1764547200 + i % 3600,
+      i % 600 < 40 and 503 or 200))
+  end' >twice
+replays twice --policy plain.lua
+has "The log's time goes back: a clock was set" out
+"$neap" tune twice --policy plain.lua --vary trip.consecutive_failures=3..9 >out
+has "The log's time goes back: a clock was set" out
+"$neap" replay gaps --policy plain.lua >out
+lacks "goes back" out

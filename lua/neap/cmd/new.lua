@@ -4,6 +4,7 @@ local core = require "neap.core"
 local kinds = require "neap.cmd.kinds"
 local policy_files = require "neap.policy_files"
 local suggest = require "neap.suggest"
+local write_file = require "neap.cmd.write_file"
 
 local new = {}
 
@@ -115,16 +116,6 @@ local function exists(path)
   return file ~= nil
 end
 
-local function write(path, text)
-  local file, message = io.open(path, "w")
-  if not file then return nil, message end
-  local ok
-  ok, message = file:write(text)
-  local closed, late = file:close()
-  if ok and closed then return true end
-  return nil, ("%s: %s"):format(path, message or late)
-end
-
 --- Writes the two files, or none.
 ---@param wanted neap.cmd.new.Wanted
 ---@return string[]|nil paths
@@ -141,7 +132,7 @@ function new.write(wanted)
     if exists(path) then return nil, path .. ": is there already, and stays as it is" end
   end
   for i, text in ipairs { wanted.kind.policy, wanted.kind.spec } do
-    local ok, message = write(paths[i], filled(text, wanted))
+    local ok, message = write_file(paths[i], filled(text, wanted))
     if not ok then
       for j = 1, i do os.remove(paths[j]) end
       return nil, message

@@ -10,6 +10,7 @@ local readers = require "neap.cmd.readers"
 local settings = require "neap.settings"
 local lines = require "neap.lines"
 local suggest = require "neap.suggest"
+local write_file = require "neap.cmd.write_file"
 
 local replay = {}
 
@@ -194,15 +195,6 @@ function replay.nothing_read(result, of)
     first.text ~= "" and ": " .. first.text or "")
 end
 
-local function write(path, text)
-  local file, message = io.open(path, "w")
-  if not file then return nil, message end
-  local ok, fault = file:write(text)
-  local closed, late = file:close()
-  if ok and closed then return true end
-  return nil, path .. ": " .. tostring(fault or late)
-end
-
 local function usage_fault(given)
   if not given[1] then return "which log? E.g. neap replay access.log --policy payments.lua" end
   if not given.policy then return "which policy? E.g. --policy policies/payments.lua" end
@@ -241,7 +233,7 @@ function replay.run(_, given, host, colours)
   host.out(given.json and text.json(result)
     or text.render(result, { top = given.top or 20, colours = colours }))
   if not given.html then return OK end
-  local ok, why = write(given.html, require("neap.lab.replay_html").page(result))
+  local ok, why = write_file(given.html, require("neap.lab.replay_html").page(result))
   return ok and OK or fail(host, why)
 end
 

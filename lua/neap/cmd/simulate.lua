@@ -6,6 +6,7 @@ local progress = require "neap.lab.progress"
 local scenario = require "neap.lab.sim.scenario"
 local shipped = require "neap.lab.sim.shipped"
 local suggest = require "neap.suggest"
+local write_file = require "neap.cmd.write_file"
 
 local simulate = {}
 
@@ -132,16 +133,6 @@ local function has_policy(loaded)
   end
 end
 
-local function write(path, text)
-  local file, message = io.open(path, "w")
-  if not file then return nil, message end
-  local ok
-  ok, message = file:write(text)
-  local closed, fault = file:close()
-  if ok and closed then return true end
-  return nil, ("%s: %s"):format(path, message or fault)
-end
-
 --- Runs it.
 ---@param name string
 ---@param given table as neap.cmd.options read it
@@ -172,7 +163,7 @@ function simulate.run(name, given, host)
   line.stop()
   if given.html then
     local page = report.html(result, { file = path, source = text })
-    local ok, message = write(given.html, page)
+    local ok, message = write_file(given.html, page)
     if not ok then return say(host, message) end
   end
   host.out(given.json and report.json(result) or report.text(result))

@@ -9,6 +9,7 @@ local core = require "neap.core"
 local json = require "neap.cmd.json"
 local readers = require "neap.cmd.readers"
 local replay = require "neap.cmd.replay"
+local write_file = require "neap.cmd.write_file"
 
 local tune = {}
 
@@ -132,6 +133,7 @@ local function replay_all(given, policy, own, step)
     end
     for i, lane in ipairs(result.lanes) do found[own[first + i].number] = counts_of(lane) end
     source = result.source
+    source.late = result.lanes[1].late
   end
   return found, source
 end
@@ -226,15 +228,6 @@ local function usage_fault(given)
   end
 end
 
-local function write(path, text)
-  local file, message = io.open(path, "w")
-  if not file then return nil, message end
-  local ok, fault = file:write(text)
-  local closed, late = file:close()
-  if ok and closed then return true end
-  return nil, path .. ": " .. tostring(fault or late)
-end
-
 --- What every candidate came to, as neap.lab.tune_report takes it; nil and what is wrong.
 local function sweep(given, host, policy, candidates, part, parts)
   local progress = require("neap.lab.progress").new(host, "calls")
@@ -267,7 +260,7 @@ local function show(given, host, result)
   local report = require "neap.lab.tune_report"
   host.out(given.json and report.json(result) or report.text(result))
   if not given.html then return OK end
-  local ok, message = write(given.html, report.html(result))
+  local ok, message = write_file(given.html, report.html(result))
   return ok and OK or fail(host, message)
 end
 
@@ -282,9 +275,12 @@ local function try(given, host, policy, varied, candidates, left_out)
   local rows, damaged = {}, 0
   for i, candidate in ipairs(candidates) do rows[i] = lab.row(candidate, found[i]) end
   for _, one in ipairs(source.damaged) do damaged = damaged + one.count end
+  local verdict = lab.judge(rows, varied)
+  local set_back = require("neap.lab.replay_rows").set_back(source.late, rows[1].calls)
+  verdict.cautions[#verdict.cautions + 1] = set_back
   return show(given, host, {
     policy = policy.name, path = policy.path, varied = varied, rows = rows,
-    verdict = lab.judge(rows, varied), left_out = left_out,
+    verdict = verdict, left_out = left_out,
     log = { calls = rows[1].calls, from_ms = source.from_ms, to_ms = source.to_ms,
       damaged = damaged },
   })

@@ -18,6 +18,7 @@ local LINE = 16 -- of the names above a plot
 local SHARES = { closed = 0.25, half_open = 0.62, open = 1 } -- of the strip's height
 local ORDER = { "closed", "other", "half_open", "open" } -- the later is drawn over the earlier
 local KINDS = 6 -- of lines
+local ROW_NAME = 22 -- characters
 local INSET = 1 -- a line at the edge of a plot is not cut in half
 
 --- About how wide a text is.
@@ -29,8 +30,20 @@ local function shortened(text, most)
   return ends and ends <= #text and text:sub(1, utf8.offset(text, most) - 1) .. "…" or text
 end
 
---- The name of a row, as it stands at its left.
-function panels.row_name(row) return shortened(row.name, 22) end
+--- Two names in one, each of which is still to be seen where both are long.
+local function shortened_pair(one, other)
+  local room = math.max(ROW_NAME // 2 - 1, ROW_NAME - 2 - (utf8.len(one) or #one))
+  other = shortened(other, room)
+  return shortened(one, ROW_NAME - 2 - (utf8.len(other) or #other)) .. ", " .. other
+end
+
+--- The name of a row, all of it.
+function panels.whole_name(row) return row.of and row.name .. ", " .. row.of or row.name end
+
+--- The same as it stands at its left.
+function panels.row_name(row)
+  return row.of and shortened_pair(row.name, row.of) or shortened(row.name, ROW_NAME)
+end
 
 -- ---- Reach ------------------------------------------------------------------------------------
 
@@ -346,7 +359,7 @@ local function row_names(panel, frame, top)
   local parts = {}
   for i, row in ipairs(panel.rows) do
     parts[i] = ('<text class="name" x="%.1f" y="%.1f" text-anchor="end"><title>%s</title>%s</text>')
-      :format(frame.left - 6, top + (i - 0.5) * ROW + 4, escape(row.name),
+      :format(frame.left - 6, top + (i - 0.5) * ROW + 4, escape(panels.whole_name(row)),
         escape(panels.row_name(row)))
   end
   return table.concat(parts, "\n")

@@ -39,10 +39,11 @@ local function bands(result, keys)
   local source = result.source
   for _, key in ipairs(keys) do
     for _, lane in ipairs(result.lanes) do
-      local name = #result.lanes == 1 and key or #keys == 1 and lane.label
-        or key .. ", " .. lane.label
+      local is_one = #result.lanes > 1 and #keys == 1
       made.rows[#made.rows + 1] = {
-        name = name, spans = spans_of(lane, key, source.from_ms, source.to_ms),
+        name = is_one and lane.label or key,
+        of = #result.lanes > 1 and #keys > 1 and lane.label or nil,
+        spans = spans_of(lane, key, source.from_ms, source.to_ms),
       }
     end
   end

@@ -35,6 +35,17 @@ local function share(part, whole)
   return ("%.3g %%"):format(percent >= 99.95 and part < whole and 99.9 or percent)
 end
 
+--- What is to be thought of a log in which one call in a hundred comes so late; nil: they are few.
+---@param late integer
+---@param calls integer
+---@return string|nil
+function rows.set_back(late, calls)
+  return late * 100 >= calls and late > 0
+    and "The log's time goes back: a clock was set, its times lack their zone, or logs were put "
+      .. "together one behind the other, which are to be named side by side. Calls of hours come "
+      .. "at once here, so the numbers are not what would have been." or nil
+end
+
 -- ---- A lane -----------------------------------------------------------------------------------
 
 --- Rows of { name, figure, text, what else }; only those that mean something for one of the lanes.
@@ -215,6 +226,8 @@ local function about_log(source, lanes, out)
   if late then
     add("%s began over %s before what had been replayed by then: taken as beginning later.",
       rows.counted(late, "call"), lane.crowded > 0 and "some seconds" or "two minutes")
+    local set_back = lane.crowded == 0 and rows.set_back(late, source.calls)
+    if set_back then add(set_back) end
   end
 end
 

@@ -75,7 +75,8 @@ local COLUMNS = 2000
 ---@field y? neap.lab.svg.Y
 ---@field series? neap.lab.svg.Series[]
 ---@field levels? { at: number, text: string }[]
----@field rows? { name: string, spans: { [1]: number, [2]: number, [3]: string }[] }[]
+---@field rows? { name: string, of: string|nil, spans: { [1]: number, [2]: number,
+---  [3]: string }[] }[] of: a second name
 ---@field points? neap.lab.svg.Point[]
 
 ---@class (exact) neap.lab.svg.Figure
@@ -162,7 +163,7 @@ local function left_of(given)
   local left = LEFT
   for _, panel in ipairs(given.panels) do
     for _, row in ipairs(panel.rows or {}) do
-      left = math.max(left, panels.text_width(panels.row_name(row)) + 10)
+      left = math.max(left, panels.text_width(panels.row_name(row)) + 20) -- wide letters
     end
   end
   return left

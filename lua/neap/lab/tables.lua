@@ -2,6 +2,7 @@
 
 local axis = require "neap.lab.axis"
 local html = require "neap.lab.html"
+local panels = require "neap.lab.panels"
 local thin = require "neap.lab.thin"
 
 local tables = {}
@@ -58,7 +59,8 @@ local function bands(panel, x)
       all = all + 1
       if all <= MOST_ROWS then
         rows[all] = {
-          row.name, (span[3]:gsub("_", "-")), instant(x, span[1]), axis.span(span[2] - span[1]),
+          panels.whole_name(row), (span[3]:gsub("_", "-")), instant(x, span[1]),
+          axis.span(span[2] - span[1]),
         }
       end
     end
