@@ -81,6 +81,15 @@ describe("what neap top knows", function()
     end)
   end
 
+  it("counts and finds them as the page does", function()
+    local all = known.new()
+    take(all, 1, 1, { row { key = "a", mode = "forced_closed", state = "open", set = "set by ann" },
+      row { key = "b", mode = "forced_open" }, row { key = "c", state = "half_open" },
+      row { key = "d" }, row { key = "e", mode = "shadow", state = "open" } })
+    assert.same({ open = 2, half_open = 1, closed = 2, hand = 3 }, all:counts())
+    assert.equal("a", ids(all:list("ann", "name")))
+  end)
+
   it("stays near a limit until it is well away from it", function()
     local all = known.new()
     local function order(failures)

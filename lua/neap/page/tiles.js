@@ -263,12 +263,16 @@ const watcher = new IntersectionObserver(
 
 const wanted = { text: "", states: new Set() };
 
+/** What it is to those who call. */
+const FORCED = { forced_open: "open", forced_closed: "closed" };
+const acting = row => FORCED[row.mode] || row.state;
+
 /** What the buttons above ask for: one breaker may be several. */
 const SORTS = {
-  open: row => row.mode === "forced_open" || (row.mode !== "forced_closed" && row.state === "open"),
-  half_open: row => row.mode !== "forced_open" && row.state === "half_open",
+  open: row => acting(row) === "open",
+  half_open: row => acting(row) === "half_open",
   hand: row => row.mode !== "auto",
-  closed: row => row.mode !== "forced_open" && row.state === "closed",
+  closed: row => acting(row) === "closed",
 };
 
 function is_wanted(row) {

@@ -201,7 +201,7 @@ local SORTS = {
 local function is_wanted(row, text)
   local _, look = known.look(row)
   local of_row = (row.id .. " " .. row.state .. " " .. row.mode .. " " .. look .. " "
-    .. (row.moved or "")):lower()
+    .. (row.set or row.moved or "")):lower()
   for word in text:lower():gmatch "%S+" do
     if not of_row:find(word, 1, true) then return false end
   end
@@ -221,11 +221,14 @@ function Known:list(text, sort)
   return list
 end
 
+local FORCED = { forced_open = "open", forced_closed = "closed" }
+
+--- By what they are to those who call, and by hand as well.
 ---@return { open: integer, half_open: integer, closed: integer, hand: integer }
 function Known:counts()
   local counts = { open = 0, half_open = 0, closed = 0, hand = 0 }
   for _, row in pairs(self.rows) do
-    local state = row.mode == "forced_open" and "open" or row.state
+    local state = FORCED[row.mode] or row.state
     counts[state] = counts[state] + 1
     if row.mode ~= "auto" then counts.hand = counts.hand + 1 end
   end
