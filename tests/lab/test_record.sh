@@ -152,6 +152,37 @@ has "neap serve: record $dir/calls: another neap records in it" "$dir/out"
 kill "$pid"
 within 10 has_ended
 
+# ---- An answer that goes on long after it began ---------------------------------------------------
+# It is judged by its head and reported at its end: a replay has to know both.
+
+kill "$upstream"
+$lua - "$up" <<'LUA' &
+local uv = require "luv"
+local server = uv.new_tcp()
+server:bind("127.0.0.1", tonumber(arg[1]))
+server:listen(9, function()
+  local client, timer = uv.new_tcp(), uv.new_timer()
+  server:accept(client)
+  client:read_start(function(_, chunk)
+    if not chunk then return client:close() end
+    client:write("HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+    timer:start(400, 0, function() client:write("4\r\nhalf\r\n0\r\n\r\n") end)
+  end)
+end)
+uv.run()
+LUA
+pids="$pids $!"
+rm "$dir/calls"
+serve
+within 10 sh -c '[ "$(curl -s "$1")" = halfhalf ]' - "$sidecar/a/1"
+kill "$pid"
+within 10 has_ended
+grep -q '^c .* a200 j=s s=[0-9]' "$dir/calls" || fail "no s= in $(cat "$dir/calls")"
+$lua - "$dir/calls" <<'LUA'
+local took, span = io.open(arg[1]):read("a"):match("\nc %d+ %d+ (%d+) a200 j=s s=(%d+)")
+assert(span - took >= 300, took .. " of " .. span)
+LUA
+
 # ---- What is no recording is left alone -----------------------------------------------------------
 
 cp "$dir/shop.lua" "$dir/mine"

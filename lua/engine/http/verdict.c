@@ -14,6 +14,13 @@ static uint64_t milliseconds(uint64_t from_ns, uint64_t to_ns) {
   return to_ns > from_ns ? (to_ns - from_ns) / 1000000 : 0;
 }
 
+/* How long the head took: 1 at least, as 0 would be all the time until the report, at the end of a
+ * body that may go on for hours. */
+static uint64_t head_ms(const exchange *ex) {
+  uint64_t took_ms = milliseconds(ex->sent_ns, ex->head_ns);
+  return took_ms > 0 ? took_ms : 1;
+}
+
 /* Of the answer as far as it is known; of its body only if all of it is there. */
 static neap_result ex_result(const exchange *ex, neap_ended_by ended_by, bool complete) {
   const http_transfer *t = ex->transfer;
@@ -162,7 +169,7 @@ static void held_conclude(exchange *ex) {
 void ex_judge(exchange *ex) {
   if (!ex->admitted) return;
   neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, false);
-  result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
+  result.duration_ms = head_ms(ex);
   ex_report(ex, &result);
 }
 
@@ -188,7 +195,7 @@ void ex_stream(exchange *ex) {
 /* A server error too large to hold is judged by its head, while it can still be replaced. */
 static void large_error(exchange *ex) {
   neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, false);
-  result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
+  result.duration_ms = head_ms(ex);
   neap_outcome outcome = ex_report(ex, &result);
   ex->end = (exchange_end){outcome, NEAP_ENDED_ANSWER, result.phase, 0};
   if (outcome != NEAP_SUCCESS && ex_chain(ex, neap_cause_of(outcome), &result)) return;
@@ -236,7 +243,7 @@ static void streamed_conclude(exchange *ex) {
   if (ex->admitted) {
     bool whole = ex->keeps;
     neap_result result = ex_result(ex, NEAP_ENDED_ANSWER, whole);
-    result.duration_ms = milliseconds(ex->sent_ns, ex->head_ns);
+    result.duration_ms = head_ms(ex);
     if (ex_report(ex, &result) == NEAP_SUCCESS && whole) ex_remember(ex);
   }
   http_transfer *t = ex_take_transfer(ex);
