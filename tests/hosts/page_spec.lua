@@ -208,6 +208,18 @@ describe("of a breaker there are", function()
     assert.equal("closed", moves()[1].to)
   end)
 
+  it("with how it opened, however many probes have failed since", function()
+    call(500) call(500)
+    for _ = 1, 30 do
+      clock:advance(600000)
+      call(500)
+    end
+    local list = moves()
+    assert.equal(20, #list)
+    assert.same({ "open", "half_open" }, { list[1].to, list[2].to })
+    assert.truthy(list[20].text:find("2 failures in a row", 1, true))
+  end)
+
   it("its policy's configuration and its params, too", function()
     local said = assert(json.decode(get("/live/flags/default").body))
     assert.same({ "flags", "closed" }, { said.policy.name, said.breaker.state })

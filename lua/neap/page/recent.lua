@@ -47,9 +47,19 @@ local function ended(told)
   return text:sub(1, #name) == name and text:sub(#name + 1) or text
 end
 
+--- The oldest goes, unless it is how the breaker left closed for the last time: in a long outage its
+--- probes alone are more than the rest.
+local function make_room(moves)
+  local opening
+  for i, move in ipairs(moves) do
+    if move.from == "closed" and not move.shadow then opening = i end
+  end
+  table.remove(moves, opening == 1 and 2 or 1)
+end
+
 function Recent:note(told)
   local moves = self:record(told.policy, told.key).moves
-  if #moves == MOST_MOVES then table.remove(moves, 1) end
+  if #moves == MOST_MOVES then make_room(moves) end
   moves[#moves + 1] = {
     at = self.wall_ms(told.at_ms), from = told.from, to = told.to, by = told.by,
     shadow = told.shadow, text = ended(told),
