@@ -47,8 +47,8 @@ local function ended(told)
   return text:sub(1, #name) == name and text:sub(#name + 1) or text
 end
 
---- The oldest goes, unless it is how the breaker left closed for the last time: in a long outage its
---- probes alone are more than the rest.
+--- The oldest goes, unless it is how the breaker left closed for the last time: in a long outage
+--- its probes alone are more than the rest.
 local function make_room(moves)
   local opening
   for i, move in ipairs(moves) do
