@@ -79,7 +79,6 @@ static void add_together(void) {
 
 /* ---- floors ---- */
 
-static void empty_call(void *state, size_t n) { nothing_acquire(state, n); }
 static void empty_pair(void *state, size_t n) { nothing_pair(state, n); }
 
 static void add_floors(void) {
@@ -89,7 +88,7 @@ static void add_floors(void) {
       path_state_new(path_find(single_paths, "pair"), shared_memory(sizeof(neap_breaker)));
   f->subject = p->subject;
   path_prepare(p);
-  add("floor empty call", NULL, empty_call, f->subject, NULL, false);
+  add("floor empty call", NULL, floor_call, f->subject, NULL, false);
   add("floor two empty calls", NULL, empty_pair, f->subject, NULL, false);
   add("floor fetch_add", NULL, floor_add, f, NULL, false);
   add("floor compare-and-swap", NULL, floor_swap, f, NULL, false);

@@ -19,6 +19,7 @@ typedef struct floor_state {
 
 void floor_init(floor_state *f);
 
+void floor_call(void *state, size_t n);      /* an empty function; of a bench_subject */
 void floor_add(void *state, size_t n);       /* fetch_add, relaxed */
 void floor_swap(void *state, size_t n);      /* compare-and-swap that adds 1 */
 void floor_coarse(void *state, size_t n);    /* CLOCK_MONOTONIC_COARSE */

@@ -155,6 +155,7 @@ int main(int argc, char **argv) {
       {.name = "shared pair, 1e6 at random", .run = visit, .state = {&m}, .is_wanted = true},
       {.name = "shared pair, 1 of 1e6", .run = visit, .state = {&same}, .is_wanted = true},
       {.name = "name lookup, 10,000 names", .run = look_up, .state = {&t}, .is_wanted = true},
+      {.name = "floor empty call", .run = floor_call, .state = {&s}, .is_wanted = true},
       {.name = "floor fetch_add", .run = floor_add, .state = {&floor}, .is_wanted = true},
   };
   size_t count = sizeof all / sizeof *all;
