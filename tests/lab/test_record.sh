@@ -156,11 +156,12 @@ within 10 has_ended
 # It is judged by its head and reported at its end: a replay has to know both.
 
 kill "$upstream"
+wait "$upstream" || : # its port is free then
 $lua - "$up" <<'LUA' &
 local uv = require "luv"
 local server = uv.new_tcp()
 server:bind("127.0.0.1", tonumber(arg[1]))
-server:listen(9, function()
+assert(server:listen(9, function()
   local client, timer = uv.new_tcp(), uv.new_timer()
   server:accept(client)
   client:read_start(function(_, chunk)
@@ -168,7 +169,7 @@ server:listen(9, function()
     client:write("HTTP/1.1 200 -\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
     timer:start(400, 0, function() client:write("4\r\nhalf\r\n0\r\n\r\n") end)
   end)
-end)
+end))
 uv.run()
 LUA
 pids="$pids $!"
