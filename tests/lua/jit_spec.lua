@@ -14,9 +14,16 @@ local neap = require "neap"
 describe("LuaJIT", function()
   it("gives up no function of neap's in the documented usage, as its trace log shows", function()
     if not jit.status() then return end -- its compiler is off: it gives up nothing
-    local pipe = assert(io.popen(version.command .. " tests/lua/jit_usage.lua 2>&1"))
-    local said = pipe:read "*a"
-    pipe:close()
+    -- When it tries again is drawn at random, and with the worst of luck (1 run in 200) it gives up
+    -- what it compiles in all others.  What cannot be compiled is given up in each.
+    local said
+    for _ = 1, 3 do
+      local pipe = assert(io.popen(version.command .. " tests/lua/jit_usage.lua 2>&1"))
+      said = pipe:read "*a"
+      pipe:close()
+      if said == "ok\n" then break end
+      assert.matches("is not compiled", said)
+    end
     assert.equal("ok\n", said)
   end)
 
