@@ -2,7 +2,8 @@
  *
  *   neap_breaker_report()   a healthy success, at once; report_timed() if it took a millisecond, or
  *   success_...()           step by step, where there is no quick answer, or
- *   report_slow()           everything else: neutral, probe, bypass, stale, failed, slow
+ *   report_failed()         a failure that was not slow, or
+ *   report_slow()           everything else: neutral, probe, bypass, stale, slow
  *   neap__report_marked()   of a call that the window counts already: see flight.c
  *   evaluate()              the rules over the sums of the window
  *
@@ -14,6 +15,12 @@
 
 /* ---- trip rules ---- */
 
+static bool reaches(uint64_t n, uint64_t limit) { return limit != 0 && n >= limit; }
+
+static bool is_share(uint64_t n, uint64_t calls, uint64_t rate) {
+  return rate != 0 && n * NEAP_ONE >= rate * calls;
+}
+
 /* The first trip rule that holds. */
 static bool trip_rule(const neap_rules *r, const window_sums *sums, uint64_t run,
                       neap_transition *t) {
@@ -21,37 +28,32 @@ static bool trip_rule(const neap_rules *r, const window_sums *sums, uint64_t run
   const uint64_t slow = sums->kinds[KIND_SLOW_SUCCESS] + sums->kinds[KIND_SLOW_FAILURE];
   const uint64_t calls = sums->calls;
   const bool is_enough = calls >= r->minimum_calls;
-  const struct {
-    neap_cause cause;
-    uint64_t measured, limit;
-    bool holds;
-  } rules[] = {
-      {NEAP_BY_CONSECUTIVE, run, r->consecutive_failures, run >= r->consecutive_failures},
-      {NEAP_BY_FAILURES, failed, r->failures, failed >= r->failures},
-      {NEAP_BY_FAILURE_RATE, failed, r->failure_rate,
-       is_enough && failed * NEAP_ONE >= r->failure_rate * calls},
-      {NEAP_BY_SLOW_RATE, slow, r->slow_rate, is_enough && slow * NEAP_ONE >= r->slow_rate * calls},
-  };
-  for (unsigned i = 0; i < sizeof rules / sizeof *rules; i++)
-    if (rules[i].limit != 0 && rules[i].holds) {
-      t->cause = rules[i].cause;
-      t->measured = rules[i].measured;
-      t->limit = rules[i].limit;
-      t->calls = calls;
-      return true;
-    }
-  return false;
+  neap_cause cause;
+  uint64_t measured, limit;
+  if (reaches(run, r->consecutive_failures))
+    cause = NEAP_BY_CONSECUTIVE, measured = run, limit = r->consecutive_failures;
+  else if (reaches(failed, r->failures))
+    cause = NEAP_BY_FAILURES, measured = failed, limit = r->failures;
+  else if (is_enough && is_share(failed, calls, r->failure_rate))
+    cause = NEAP_BY_FAILURE_RATE, measured = failed, limit = r->failure_rate;
+  else if (is_enough && is_share(slow, calls, r->slow_rate))
+    cause = NEAP_BY_SLOW_RATE, measured = slow, limit = r->slow_rate;
+  else
+    return false;
+  *t = (neap_transition){
+      .to = NEAP_OPEN, .cause = cause, .measured = measured, .limit = limit, .calls = calls};
+  return true;
 }
 
 /* Sums the window and trips if a rule holds; otherwise tells the next success what it may skip. */
-static void evaluate(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms,
+static void evaluate(neap__breaker *b, const neap_rules *r, uint64_t now_ms, uint64_t s,
                      const window_place *at, uint64_t run, uint64_t retry_after_ms,
                      neap_transition *moved) {
   uint64_t seen = word_load(&b->mark);
   window_sums sums;
   neap__window_sum(b, at, &sums);
-  neap_transition t = {.to = NEAP_OPEN};
-  if (trip_rule(r, &sums, run, &t)) {
+  neap_transition t;
+  if (NEAP__UNLIKELY(trip_rule(r, &sums, run, &t))) {
     t.open_ms = retry_after_ms;
     neap__trip(b, r, s, now_ms, &t, moved);
     return;
@@ -107,49 +109,69 @@ static NEAP__AT_ONCE bool window_count(neap__breaker *b, window_place *at, unsig
   return is_settled || neap__window_add(b, at, kind, insist);
 }
 
-/* Counts in the closed window of `s`, at *counted, as seen from *at.  False: the state has moved. */
+/* Counts in the closed window of `s`, at *at.  False: the state has moved. */
 static NEAP__AT_ONCE bool closed_count(neap__breaker *b, const neap_rules *r, uint64_t s,
                                        uint64_t now_ms, unsigned kind, uint64_t n, how_counted how,
-                                       window_place *at, window_place *counted) {
-  *at = *counted = neap__window_place(b, r, state_epoch(s), now_ms);
+                                       window_place *at) {
+  *at = neap__window_place(b, r, state_epoch(s), now_ms);
   bool insist = false;
-  while (!window_count(b, counted, kind, n, how, insist)) {
+  while (!window_count(b, at, kind, n, how, insist)) {
     if (word_load(&b->state) != s) return false;
     window_place again = neap__window_place(b, r, state_epoch(s), now_ms);
     insist = again.tag == at->tag;
-    *at = *counted = again;
+    *at = again;
   }
   return true;
 }
 
 /* The mark says so to successes, which skip what they can.  False: the window is another one. */
-static bool closed_is_bad(neap__breaker *b, uint64_t s, const window_place *at,
-                          const window_place *counted) {
-  if (neap__mark_bad(b, counted, false)) return true;
+static bool closed_is_bad(neap__breaker *b, uint64_t s, const window_place *at) {
+  if (neap__mark_bad(b, at, false)) return true;
   bool is_current =
       word_load(&b->state) == s && window_tag(state_epoch(s), word_load(&b->geometry)) == at->tag;
-  return is_current && neap__mark_bad(b, counted, true);
+  return is_current && neap__mark_bad(b, at, true);
+}
+
+/* Counted.  The window may have to be evaluated. */
+static NEAP__NOINLINE neap_reported success_evaluate(neap__breaker *b, const neap_rules *r,
+                                                     uint64_t now_ms, uint64_t s,
+                                                     neap_transition *moved) {
+  if (!(rules_flags(r) & PREPARED_RATES)) return NEAP_COUNTED;
+  window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
+  uint64_t seen;
+  if (neap__mark_wants_evaluation(b, &at, &seen)) evaluate(b, r, now_ms, s, &at, 0, 0, moved);
+  return NEAP_COUNTED;
+}
+
+/* Counted in that slice, and maybe the first since a failure. */
+static NEAP__NOINLINE neap_reported success_end_run(neap__breaker *b, const neap_rules *r,
+                                                    uint64_t now_ms, uint64_t s, uint64_t slice,
+                                                    neap_transition *moved) {
+  run_end(b, state_epoch(s));
+  if (mark_is_evaluated(word_load(&b->mark), slice)) return NEAP_COUNTED;
+  return success_evaluate(b, r, now_ms, s, moved);
+}
+
+/* What a failed or slow call, counted at *at, may trip. */
+static NEAP__NOINLINE void closed_judge_bad(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                            uint64_t s, unsigned kind, const window_place *at,
+                                            uint64_t retry_after_ms, neap_transition *moved) {
+  uint64_t run = 0;
+  if (kind_is_failure(kind))
+    run = run_lengthen(b, s);
+  else
+    run_end(b, state_epoch(s));
+  if (closed_is_bad(b, s, at)) evaluate(b, r, now_ms, s, at, run, retry_after_ms, moved);
 }
 
 /* An outcome that the closed window counts.  The epoch of `s` is the permit's. */
 static NEAP__AT_ONCE neap_reported report_closed(neap__breaker *b, const neap_rules *r, uint64_t s,
                                                  uint64_t now_ms, unsigned kind, how_counted how,
                                                  uint64_t retry_after_ms, neap_transition *moved) {
-  window_place at, counted;
-  if (!closed_count(b, r, s, now_ms, kind, 1, how, &at, &counted)) return NEAP_STALE;
-  uint64_t run = 0;
-  if (kind_is_failure(kind))
-    run = run_lengthen(b, s);
-  else
-    run_end(b, state_epoch(s));
-  if (kind_is_bad(kind)) {
-    if (closed_is_bad(b, s, &at, &counted))
-      evaluate(b, r, s, now_ms, &at, run, retry_after_ms, moved);
-    return NEAP_COUNTED;
-  }
-  uint64_t seen;
-  if ((rules_flags(r) & PREPARED_RATES) && neap__mark_wants_evaluation(b, &at, &seen))
-    evaluate(b, r, s, now_ms, &at, 0, 0, moved);
+  window_place at;
+  if (!closed_count(b, r, s, now_ms, kind, 1, how, &at)) return NEAP_STALE;
+  if (!kind_is_bad(kind)) return success_end_run(b, r, now_ms, s, at.slice, moved);
+  closed_judge_bad(b, r, now_ms, s, kind, &at, retry_after_ms, moved);
   return NEAP_COUNTED;
 }
 
@@ -221,12 +243,10 @@ static NEAP__NOINLINE neap_reported report_slow(neap__breaker *b, const neap_rul
 
 bool neap__mark_slow(neap__breaker *b, const neap_rules *r, uint64_t s, uint64_t now_ms, uint64_t n,
                      window_place *at, neap_transition *moved) {
-  window_place counted;
   if (NEAP__UNLIKELY(!shape_is_valid(geometry_shape(word_load(&b->geometry)))))
     neap_breaker_adopt((neap_breaker *)b, r);
-  if (!closed_count(b, r, s, now_ms, KIND_SLOW_SUCCESS, n, AS_A_MARK, at, &counted)) return false;
-  if (closed_is_bad(b, s, at, &counted)) evaluate(b, r, s, now_ms, at, 0, 0, moved);
-  *at = counted;
+  if (!closed_count(b, r, s, now_ms, KIND_SLOW_SUCCESS, n, AS_A_MARK, at)) return false;
+  if (closed_is_bad(b, s, at)) evaluate(b, r, now_ms, s, at, 0, 0, moved);
   return true;
 }
 
@@ -238,55 +258,39 @@ neap_reported neap__report_marked(neap__breaker *b, const neap_rules *r, uint64_
   if (call->outcome < NEAP_NEUTRAL || reported != NEAP_COUNTED) return reported;
   window_place at = neap__window_place(b, r, state_epoch(s), now_ms);
   if (shape_is_count(at.shape)) neap__window_settle(b, &at, KIND_NONE);
-  evaluate(b, r, s, now_ms, &at, 0, 0, moved); /* there are fewer calls: a rate may hold now */
+  evaluate(b, r, now_ms, s, &at, 0, 0, moved); /* there are fewer calls: a rate may hold now */
   return NEAP_COUNTED;
 }
 
-/* ---- a success: each step takes over where the one below it has no quick answer ---- */
-
-/* Its slice is known, if the geometry still is that of the rules. */
-static window_place success_place(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
-                                  uint64_t s, uint64_t slice) {
-  uint64_t geometry = word_load(&b->geometry);
-  if (NEAP__UNLIKELY(geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT]))
-    return neap__window_place(b, r, state_epoch(s), now_ms);
-  return (window_place){window_tag(state_epoch(s), geometry), slice, geometry_shape(geometry)};
-}
-
-/* Counted.  It ends a run, or the window may have to be evaluated. */
-static NEAP__NOINLINE neap_reported success_evaluate(neap__breaker *b, const neap_rules *r,
-                                                     uint64_t now_ms, uint64_t s, uint64_t slice,
-                                                     neap_transition *moved) {
-  run_end(b, state_epoch(s));
-  if (!(rules_flags(r) & PREPARED_RATES)) return NEAP_COUNTED;
-  window_place at = success_place(b, r, now_ms, s, slice);
-  uint64_t seen;
-  if (neap__mark_wants_evaluation(b, &at, &seen)) evaluate(b, r, s, now_ms, &at, 0, 0, moved);
-  return NEAP_COUNTED;
-}
+/* ---- most calls: each step takes over where the one below it has no quick answer ---- */
 
 static inline uint64_t run_without_epoch(const neap__breaker *b) {
   return word_load(&b->run) << (64 - RUN_BITS);
 }
 
-/* Counted in that slice, but there have been failures or slow calls. */
-static inline neap_reported success_check_in(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
-                                             uint64_t s, uint64_t slice, neap_transition *moved) {
-  if (NEAP__LIKELY(run_without_epoch(b) == 0 && mark_is_evaluated(word_load(&b->mark), slice)))
-    return NEAP_COUNTED;
-  return success_evaluate(b, r, now_ms, s, slice, moved);
-}
-
-/* The slice is not handed on but found again: so the quick way has a register less to save. */
+/* Counted, but there have been failures or slow calls.  The slice is not handed on but found again:
+ * so the quick way has a register less to save. */
 static NEAP__NOINLINE neap_reported success_check(neap__breaker *b, const neap_rules *r,
                                                   uint64_t now_ms, uint64_t s,
                                                   neap_transition *moved) {
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
-  return success_check_in(b, r, now_ms, s, slice, moved);
+  if (NEAP__UNLIKELY(run_without_epoch(b) != 0))
+    return success_end_run(b, r, now_ms, s, slice, moved);
+  if (NEAP__LIKELY(mark_is_evaluated(word_load(&b->mark), slice))) return NEAP_COUNTED;
+  return success_evaluate(b, r, now_ms, s, moved);
 }
 
 static inline bool is_untroubled(const neap__breaker *b) {
   return (run_without_epoch(b) | word_load(&b->mark)) == 0;
+}
+
+/* Its slice is known, if the geometry still is that of the rules. */
+static window_place plain_place(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
+                                uint64_t s, uint64_t slice) {
+  uint64_t geometry = word_load(&b->geometry);
+  if (NEAP__UNLIKELY(geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT]))
+    return neap__window_place(b, r, state_epoch(s), now_ms);
+  return (window_place){window_tag(state_epoch(s), geometry), slice, geometry_shape(geometry)};
 }
 
 /* Not counted yet: the first of its slice. */
@@ -295,11 +299,11 @@ static NEAP__NOINLINE neap_reported success_first(neap__breaker *b, const neap_r
                                                   neap_transition *moved) {
   static const neap_call success = {.outcome = NEAP_SUCCESS};
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
-  window_place counted = success_place(b, r, now_ms, s, slice);
+  window_place counted = plain_place(b, r, now_ms, s, slice);
   if (NEAP__UNLIKELY(!neap__window_add(b, &counted, KIND_SUCCESS, false)))
     return report_slow(b, r, now_ms, permit_word(s, PERMIT_PLAIN), &success, moved);
   if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
-  return success_check_in(b, r, now_ms, s, slice, moved);
+  return success_check(b, r, now_ms, s, moved);
 }
 
 /* Not counted yet: somebody else was. */
@@ -310,14 +314,24 @@ static NEAP__NOINLINE neap_reported success_again(neap__breaker *b, const neap_r
   return success_first(b, r, now_ms, s, moved);
 }
 
+typedef enum counted_here { COUNTED_HERE, NO_COUNTER, SOMEBODY_ELSE } counted_here;
+
+/* Counts in the counter of that slice, if it is there already and nobody else was quicker. */
+static inline counted_here count_here(neap__breaker *b, uint64_t s, uint64_t geometry,
+                                      uint64_t slice, unsigned kind) {
+  neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + kind];
+  uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
+  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2)) return NO_COUNTER;
+  return NEAP__LIKELY(word_swap(cell, c, c + 1)) ? COUNTED_HERE : SOMEBODY_ELSE;
+}
+
 /* Its counter is there already, or the step above takes over. */
 static inline neap_reported success_count(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
                                           uint64_t s, uint64_t geometry, neap_transition *moved) {
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
-  neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + KIND_SUCCESS];
-  uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
-  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2)) return success_first(b, r, now_ms, s, moved);
-  if (NEAP__UNLIKELY(!word_swap(cell, c, c + 1))) return success_again(b, r, now_ms, s, moved);
+  counted_here counted = count_here(b, s, geometry, slice, KIND_SUCCESS);
+  if (NEAP__UNLIKELY(counted == NO_COUNTER)) return success_first(b, r, now_ms, s, moved);
+  if (NEAP__UNLIKELY(counted == SOMEBODY_ELSE)) return success_again(b, r, now_ms, s, moved);
   if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
   return success_check(b, r, now_ms, s, moved);
 }
@@ -328,15 +342,33 @@ static inline bool is_plain(const neap_rules *r, uint64_t s, uint64_t geometry, 
          (uint32_t)geometry == (uint32_t)r->prepared[PREPARED_SHORTCUT];
 }
 
-/* Here: a success that took its time, but was not slow.  Everything else: report_slow(). */
+/* Of a failure that was not slow.  The window place of `s` and `geometry` is known at once. */
+static NEAP__NOINLINE neap_reported report_failed(neap__breaker *b, const neap_rules *r,
+                                                  uint64_t now_ms, uint64_t s, uint64_t geometry,
+                                                  const neap_call *call, neap_transition *moved) {
+  uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
+  window_place at = {window_tag(state_epoch(s), geometry), slice, geometry_shape(geometry)};
+  if (count_here(b, s, geometry, slice, KIND_FAILURE) != COUNTED_HERE &&
+      !neap__window_add(b, &at, KIND_FAILURE, false))
+    return report_slow(b, r, now_ms, permit_word(s, PERMIT_PLAIN), call, moved);
+  uint64_t retry_after_ms = neap__retry_after_heeded(b, r, call->retry_after_ms);
+  closed_judge_bad(b, r, now_ms, s, KIND_FAILURE, &at, retry_after_ms, moved);
+  if (call->outcome == NEAP_TIMEOUT) total_add(b, TOTAL_timeout, 1);
+  duration_count(b, call->duration_ms);
+  return NEAP_COUNTED;
+}
+
+/* Here: a success that took its time, but was not slow; of failures: report_failed().  Everything
+ * else: report_slow(). */
 static NEAP__NOINLINE neap_reported report_timed(neap__breaker *b, const neap_rules *r,
                                                  uint64_t now_ms, uint64_t p, const neap_call *call,
                                                  neap_transition *moved) {
   uint64_t s = word_load(&b->state), geometry = word_load(&b->geometry), ms = call->duration_ms;
   bool is_slow = r->slow_call_ms != 0 && ms > r->slow_call_ms;
-  if (NEAP__UNLIKELY(!is_plain(r, s, geometry, p) || call->outcome != NEAP_SUCCESS || is_slow ||
+  if (NEAP__UNLIKELY(!is_plain(r, s, geometry, p) || call->outcome >= NEAP_NEUTRAL || is_slow ||
                      (ms >> TIME_BITS | now_ms >> EARLY_BITS) != 0))
     return report_slow(b, r, now_ms, p, call, moved);
+  if (call->outcome != NEAP_SUCCESS) return report_failed(b, r, now_ms, s, geometry, call, moved);
   neap_reported reported = success_count(b, r, now_ms, s, geometry, moved);
   if (reported == NEAP_COUNTED) duration_count(b, ms);
   return reported;

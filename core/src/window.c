@@ -137,31 +137,43 @@ static NEAP__NOINLINE void time_sum_ahead(const neap__breaker *b, const window_p
   out->ahead = (uint64_t)newest;
 }
 
-static inline void sum_cell(uint64_t *sum, uint64_t count, uint64_t *least_over) {
-  uint64_t over = count - COUNT_TOP - 1;
-  *sum += count <= COUNT_TOP ? count : 0;
-  *least_over = over < *least_over ? over : *least_over;
+/* Adds what slices of one lap hold.  Less the word that would be empty in its slice, a counter of the
+ * window is its count; one that is ahead is more, but under bit 51; any other is that or more.  (Not
+ * so where laps wrap around.)  False: one is ahead.
+ *
+ * Most slices have successes and failures, and most breakers have never seen a slow call: then its
+ * counters are 0, which is empty in any slice. */
+static inline bool sum_slices(const neap__word *cells, const neap__word *end, uint64_t empty,
+                              uint64_t sums[NEAP__KINDS]) {
+  for (; cells != end; cells += NEAP__KINDS) {
+    uint64_t slow = word_load(&cells[KIND_SLOW_SUCCESS]) | word_load(&cells[KIND_SLOW_FAILURE]);
+    uint64_t succeeded = word_load(&cells[KIND_SUCCESS]) - empty;
+    uint64_t failed = word_load(&cells[KIND_FAILURE]) - empty;
+    if (NEAP__LIKELY(slow == 0 && (succeeded | failed) <= COUNT_TOP)) {
+      sums[KIND_SUCCESS] += succeeded;
+      sums[KIND_FAILURE] += failed;
+      continue;
+    }
+    for (unsigned kind = 0; kind < NEAP__KINDS; kind++) {
+      uint64_t count = word_load(&cells[kind]) - empty;
+      if (count <= COUNT_TOP)
+        sums[kind] += count;
+      else if (count < RING_FLAG)
+        return false;
+    }
+  }
+  return true;
 }
 
-/* The window ends at the newest slice in it, be that ahead of the caller's clock.
- *
- * Without a branch for each counter, in the usual case that none is ahead.  Less the word that would
- * be empty in its slice, a counter of the window is its count; one that is ahead is more, but under
- * bit 51; any other is that or more.  (Not so where laps wrap around.) */
+/* The window ends at the newest slice in it, be that ahead of the caller's clock: usually not. */
 static void time_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
   const uint64_t this_lap = cell_base(at->tag, at->slice);
   const uint64_t last_lap = cell_base(at->tag, at->slice - NEAP__SLICES);
-  uint64_t sums[NEAP__KINDS] = {0}, least_over = UINT64_MAX;
-  for (unsigned i = 0; i < NEAP__SLICES; i++) {
-    const uint64_t empty = i <= at->slice % NEAP__SLICES ? this_lap : last_lap;
-    const neap__word *cells = &b->cells[i * NEAP__KINDS];
-    sum_cell(&sums[0], word_load(&cells[0]) - empty, &least_over);
-    sum_cell(&sums[1], word_load(&cells[1]) - empty, &least_over);
-    sum_cell(&sums[2], word_load(&cells[2]) - empty, &least_over);
-    sum_cell(&sums[3], word_load(&cells[3]) - empty, &least_over);
-  }
+  const neap__word *turn = &b->cells[(at->slice % NEAP__SLICES + 1) * NEAP__KINDS];
   const bool is_wrapping = ((at->slice / NEAP__SLICES + 2) & MASK(LAP_BITS)) <= 2;
-  if (NEAP__UNLIKELY(is_wrapping || least_over < RING_FLAG - COUNT_TOP - 1)) {
+  uint64_t sums[NEAP__KINDS] = {0};
+  if (NEAP__UNLIKELY(is_wrapping || !sum_slices(b->cells, turn, this_lap, sums) ||
+                     !sum_slices(turn, b->cells + NEAP__CELLS, last_lap, sums))) {
     time_sum_ahead(b, at, out);
     return;
   }
@@ -230,7 +242,8 @@ static uint64_t ones(uint64_t x) {
 }
 
 /* Only slots below the head's position: what lies above is of an epoch 4,096 transitions ago. */
-static void ring_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
+static NEAP__NOINLINE void ring_sum(const neap__breaker *b, const window_place *at,
+                                    window_sums *out) {
   const uint64_t lows = UINT64_C(0x249249249249); /* bit 0 of each of 16 outcomes */
   uint64_t h = word_load(&b->head);
   if (word_tag(h) != at->tag) return;
@@ -240,12 +253,10 @@ static void ring_sum(const neap__breaker *b, const window_place *at, window_sums
     left -= slots;
     uint64_t w = word_load(&b->cells[i]);
     if (word_tag(w) != at->tag || !(w & RING_FLAG)) continue;
-    w &= MASK(3 * slots);
-    uint64_t b0 = w & lows, b1 = w >> 1 & lows, b2 = w >> 2 & lows;
-    out->kinds[KIND_SUCCESS] += ones(b0 & ~b1);      /* 001 */
-    out->kinds[KIND_SLOW_SUCCESS] += ones(b1 & ~b0); /* 010 */
-    out->kinds[KIND_FAILURE] += ones(b0 & b1);       /* 011 */
-    out->kinds[KIND_SLOW_FAILURE] += ones(b2);       /* 100 */
+    for (unsigned kind = 0; kind < NEAP__KINDS; kind++) {
+      uint64_t other = w ^ lows * (kind + 1); /* three zeros where it is this kind */
+      out->kinds[kind] += ones(~(other | other >> 1 | other >> 2) & lows & MASK(3 * slots));
+    }
   }
 }
 
@@ -317,7 +328,7 @@ void neap__window_sum(const neap__breaker *b, const window_place *at, window_sum
     ring_sum(b, at, out);
   else
     time_sum(b, at, out);
-  for (unsigned kind = 0; kind < NEAP__KINDS; kind++) out->calls += out->kinds[kind];
+  out->calls = out->kinds[0] + out->kinds[1] + out->kinds[2] + out->kinds[3];
 }
 
 void neap__window_unfolded(const neap__breaker *b, uint64_t kinds[NEAP__KINDS]) {
@@ -372,7 +383,8 @@ bool neap__mark_bad(neap__breaker *b, const window_place *at, bool insist) {
     uint64_t m = word_load(&b->mark);
     if (tag_is_newer(m, at->tag) && !insist) return false;
     uint64_t new = mark_word(at, mark_last_bad(m, at), true);
-    if (m == new || mark_swap(b, at, m, new)) return true;
+    /* it says so, or that there are calls enough in this slice: then only bad ones may trip */
+    if ((m | MARK_BELOW) == new || mark_swap(b, at, m, new)) return true;
   }
 }
 
