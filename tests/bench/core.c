@@ -94,6 +94,7 @@ static void add_floors(void) {
   add("floor compare-and-swap", NULL, floor_swap, f, NULL, false);
   add("floor coarse clock", NULL, floor_coarse, f, NULL, false);
   add("floor precise clock", NULL, floor_monotonic, f, NULL, false);
+  add("floor precise clock picks a swap", NULL, floor_monotonic_swap, f, NULL, false);
   add("floor robust mutex", NULL, floor_mutex, f, NULL, false);
   add("floor fetch_add, 2 threads", NULL, floor_add, f, f, false);
   add("floor fetch_add, 2 processes", NULL, floor_add, f, f, true);

@@ -45,6 +45,18 @@ void floor_monotonic(void *state, size_t n) {
   read_clock(CLOCK_MONOTONIC, n);
 }
 
+void floor_monotonic_swap(void *state, size_t n) {
+  floor_state *f = state;
+  struct timespec t;
+  for (size_t i = 0; i < n; i++) {
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    uint64_t now_ms = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    _Atomic uint64_t *word = &f->words[now_ms / 65536 % FLOOR_WORDS];
+    uint64_t w = atomic_load(word);
+    while (!atomic_compare_exchange_strong(word, &w, w + 1)) {}
+  }
+}
+
 static void lock(floor_state *f) {
   if (pthread_mutex_lock(&f->mutex) == EOWNERDEAD) pthread_mutex_consistent(&f->mutex);
 }

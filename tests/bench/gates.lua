@@ -145,6 +145,9 @@ end
 -- ---- ratios ----
 
 --- { title, what, { what it is measured against, summed }, limit }
+---
+--- The precise clock waits for all before it, and a swap where it says must wait for it: so the two
+--- are one floor, in a loop together. The coarse one lets them overlap.
 local ratios = {
   { "1 acquire, closed, of an empty call", "shared acquire", { "floor empty call" }, 1.5 },
   { "2 local pair, of fetch_add", "local pair", { "floor fetch_add" }, 0.75 },
@@ -153,8 +156,8 @@ local ratios = {
   { "4 shared pair, of compare-and-swap", "shared pair", { "floor compare-and-swap" }, 1.6 },
   { "5 shared pair, coarse clock, of both", "shared pair, coarse clock",
     { "floor compare-and-swap", "floor coarse clock" }, 1.3 },
-  { "6 shared pair, precise clock, of both", "shared pair, precise clock",
-    { "floor compare-and-swap", "floor precise clock" }, 1.2 },
+  { "6 shared pair, precise clock, of a swap that it picks", "shared pair, precise clock",
+    { "floor precise clock picks a swap" }, 1.2 },
   { "7 shared pair, 10 % fail, of none fails", "shared pair, 10 % fail", { "shared pair" }, 2.0 },
   { "8 refusal, coarse clock, of the clock", "shared refusal, coarse clock",
     { "floor coarse clock" }, 1.8 },
@@ -270,17 +273,20 @@ local function memory()
   local gates = {
     { "14 random pair of 1e6, of a touch", "shared pair, 1e6 at random",
       { "floor touch, 1e6 at random" }, 6 },
-    { "14 random pair of 1e6, of one breaker's", "shared pair, 1e6 at random",
-      { "shared pair, 1 of 1e6" }, 12 },
+    -- how long a missed line takes is the machine's, and not in how long one breaker's pair does
+    { "14 random pair of 1e6, of one breaker's and a missed line", "shared pair, 1e6 at random",
+      { "shared pair, 1 of 1e6", "floor missed line, 1e6 at random" }, 1 },
     -- 40 ns where fetch_add takes 6
     { "22 lookup among 10,000 names, of fetch_add", "name lookup, 10,000 names",
       { "floor fetch_add" }, 6.6 },
   }
+  local alone = ratio_of(first, { nil, "shared pair, 1e6 at random", { "shared pair, 1 of 1e6" } })
   best_of(gates, function(left)
     local found = first or run.measurements { run.program "bench_memory", ROUNDS }
     first = nil
     return ratios_of(found, left)
   end)
+  told("14 ... of one breaker's alone", ("%.1fx"):format(alone), "a missed line is a machine's own")
 end
 
 -- ---- sidecar ----

@@ -92,6 +92,12 @@ static void touch(void *state, size_t n) {
   for (size_t i = 0; i < n; i++) (*(volatile uint64_t *)&m->order[i % VISITED]->opaque[3])++;
 }
 
+/* Where the next one is waits for what this one holds: 0, as it has never been open. */
+static void miss(void *state, size_t n) {
+  many *m = state;
+  for (size_t i = 0; i < n; i++) i += *(volatile uint64_t *)&m->order[i % VISITED]->opaque[6];
+}
+
 static void visit(void *state, size_t n) {
   many *m = state;
   bench_subject *s = &m->subject;
@@ -152,6 +158,7 @@ int main(int argc, char **argv) {
   static floor_state floor;
   measurement all[] = {
       {.name = "floor touch, 1e6 at random", .run = touch, .state = {&m}, .is_wanted = true},
+      {.name = "floor missed line, 1e6 at random", .run = miss, .state = {&m}, .is_wanted = true},
       {.name = "shared pair, 1e6 at random", .run = visit, .state = {&m}, .is_wanted = true},
       {.name = "shared pair, 1 of 1e6", .run = visit, .state = {&same}, .is_wanted = true},
       {.name = "name lookup, 10,000 names", .run = look_up, .state = {&t}, .is_wanted = true},
