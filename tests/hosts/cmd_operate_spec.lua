@@ -186,8 +186,12 @@ describe("neap status", function()
     assert.is_nil(out:find("lets a call through in", 1, true))
     flags:mode(nil, "forced_open", { by = "bob" })
     assert.equal(1, neap "status flags")
-    says "\n  mode forced_open, by bob at 12:40\n  lets no call through\n"
+    says("\n  mode forced_open, by bob at 12:40; until somebody changes it\n"
+      .. "  lets no call through\n")
     assert.is_nil(out:find("lets a call through in", 1, true))
+    shop = guards.new("shop", { clock = clock, rules = { failures = 1, mode = "forced_closed" } })
+    neap "status shop"
+    says "\n  mode forced_closed, as the policy says\n"
   end)
 
   it("of a shadow says what differs, if something does; and what is wrong with its file", function()

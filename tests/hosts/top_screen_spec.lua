@@ -147,6 +147,18 @@ describe("its screen", function()
     end
   end)
 
+  it("says of a mode set by hand that nothing ends it, or when it ends", function()
+    local of = view { columns = 180 }
+    take(of.known, 2, 5, {
+      row { key = "good", mode = "forced_open", set = "set by ann" },
+      row { key = "soon", mode = "forced_open", set = "set by bob", mode_until = 1300000 },
+    })
+    local text = table.concat(screen.list(of, of.known:list("", "name")), "\n")
+    assert.truthy(text:find("flags/good .* until changed; set by ann *\n"), text)
+    assert.truthy(text:find("flags/soon .* set by bob *\n"), text)
+    assert.is_nil(text:find("until changed; set by bob", 1, true))
+  end)
+
   it("says how old it is while neap does not answer", function()
     local of, list = view { lost = { why = "ECONNREFUSED", age_ms = 12300, wait_ms = 3000 } }
     assert.truthy(table.concat(screen.list(of, list), "\n"):find(

@@ -55,8 +55,8 @@ local function operator_text(row)
   elseif not row.mode_is_operators then
     text = text .. ", as the policy says"
   end
-  if row.mode_left_ms > 0 then text = text .. "; ends in " .. lasting(row.mode_left_ms) end
-  return text
+  if row.mode_left_ms > 0 then return text .. "; ends in " .. lasting(row.mode_left_ms) end
+  return row.mode_is_operators and text .. "; until somebody changes it" or text
 end
 
 --- Of calls under way only what hangs, or what an open breaker still waits for.

@@ -185,7 +185,7 @@ function number_pairs(row, said) {
       ? [
           [
             "Mode",
-            `${set.mode}, by ${set.by || "somebody"}${set.reason ? ": " + set.reason : ""}${set.at ? ", " + set.at : ""}`,
+            `${set.mode}, by ${set.by || "somebody"}${set.reason ? ": " + set.reason : ""}${set.at ? ", " + set.at : ""}${set.left_ms == null ? "; until somebody changes it" : ""}`,
           ],
         ]
       : []),

@@ -23,11 +23,9 @@ function look_of(row) {
 /** What comes next, in a few words; "" if nothing does. */
 function soon_of(row) {
   if (row.mode !== "auto") {
-    return row.mode_until
-      ? `ends in ${until(row.mode_until)}`
-      : row.mode === "forced_closed"
-        ? `itself ${STATES[row.state].toLowerCase()}`
-        : "";
+    if (row.mode_until) return `ends in ${until(row.mode_until)}`;
+    const itself = row.mode === "forced_closed" ? [`itself ${STATES[row.state].toLowerCase()}`] : [];
+    return [...itself, ...(row.set ? ["until changed"] : [])].join(", ");
   }
   if (row.state === "open")
     return row.probe_at > now_ms() ? `probe in ${until(row.probe_at)}` : "probe with the next call";

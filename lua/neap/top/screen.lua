@@ -113,7 +113,7 @@ local function spark(view, row, width)
 end
 
 local function why_text(view, row)
-  if row.set then return row.set end
+  if row.set then return row.mode_until > 0 and row.set or "until changed; " .. row.set end
   if not row.moved_at then return "" end
   return ("%s ago: %s"):format(lasting(view.now_ms - row.moved_at),
     (row.moved:gsub("^[%w_]+ %-> [%w_]+: ", "")))
