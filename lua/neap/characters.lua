@@ -45,11 +45,4 @@ function characters.printable(text)
   return (text:gsub("[%c\127]", as_hex):gsub("\194[\128-\159]", as_hex))
 end
 
---- How many characters a text in UTF-8 has.
----@param text string
----@return integer
-function characters.count(text)
-  return select(2, text:gsub("[^\128-\191]", ""))
-end
-
 return characters

@@ -73,6 +73,15 @@ describe("neap status", function()
     }, "\n"), out)
   end)
 
+  it("has its columns below each other, however wide a key's letters are", function()
+    for _, key in ipairs { "料金", "e\204\129", "🚀" } do guards.call(flags, 200, 1, key) end
+    neap "status flags"
+    for _, line in ipairs { "flags/default  closed", "flags/e\204\129        closed",
+      "flags/料金     closed", "flags/🚀       closed" } do
+      says(line)
+    end
+  end)
+
   it("says what is open, since when, why and until when, and is 1 then", function()
     fail(flags)
     assert.equal(1, neap "status")

@@ -1,6 +1,6 @@
 -- neap top: what it makes of answers, and lines of text of that; the terminal is test_top.sh's.
 
-local characters = require "neap.characters"
+local width = require("neap.columns").count
 local keys = require "neap.top.keys"
 local known = require "neap.top.known"
 local screen = require "neap.top.screen"
@@ -126,15 +126,30 @@ describe("its screen", function()
         assert.equal(rows, #lines)
         for _, line in ipairs(lines) do
           assert.is_nil(line:find "%c")
-          assert.is_true(characters.count(line) <= columns, columns .. ": " .. line)
+          assert.is_true(width(line) <= columns, columns .. ": " .. line)
         end
         of.detail = false
         for _, line in ipairs((screen.detail(of, list[1]))) do
           assert.is_nil(line:find "%c")
-          assert.is_true(characters.count(line) <= columns, columns .. ": " .. line)
+          assert.is_true(width(line) <= columns, columns .. ": " .. line)
         end
       end
     end
+  end)
+
+  it("has its columns below each other, however wide a name's letters are", function()
+    local of = view { columns = 100, rows = 20 }
+    take(of.known, 2, 5, { row { key = "a" }, row { key = "料金" }, row { key = "e\204\129" },
+      row { key = "🚀" }, row { key = ("界"):rep(40) }, row { key = "x" .. ("界"):rep(40) } })
+    local lines, found = screen.list(of, of.known:list("", "name")), 0
+    local at = width(lines[3]:match "^(.*)NEAREST LIMIT")
+    for i = 4, of.rows do
+      local before = lines[i]:match "^(.-)no calls / "
+      found = found + (before and 1 or 0)
+      assert.equal(before and at or nil, before and width(before))
+    end
+    assert.equal(7, found)
+    assert.truthy(table.concat(lines, "\n"):find("flags/x界界", 1, true))
   end)
 
   it("says what comes next, and what was last, also without colours", function()

@@ -5,6 +5,7 @@
 ---     lets a call through in 4.2 s
 
 local characters = require "neap.characters"
+local columns = require "neap.columns"
 local json = require "neap.cmd.json"
 
 local status = {}
@@ -128,12 +129,12 @@ end
 local function widths_of(lines)
   local widths = {}
   for _, line in ipairs(lines) do
-    for i, cell in ipairs(line) do widths[i] = math.max(widths[i] or 0, characters.count(cell)) end
+    for i, cell in ipairs(line) do widths[i] = math.max(widths[i] or 0, columns.count(cell)) end
   end
   return widths
 end
 
-local function padded(cell, width) return cell .. (" "):rep(width - characters.count(cell)) end
+local function padded(cell, width) return cell .. (" "):rep(width - columns.count(cell)) end
 
 local RANK = { open = 1, half_open = 2, closed = 4 }
 

@@ -2,6 +2,7 @@
 
 local json = require "neap.cmd.json"
 local characters = require "neap.characters"
+local columns = require "neap.columns"
 local rows = require "neap.lab.replay_rows"
 
 local text = {}
@@ -15,8 +16,7 @@ end
 
 -- ---- Tables -----------------------------------------------------------------------------------
 
---- How wide it is on a terminal: letters, not bytes.
-local function width(cell) return utf8.len(cell) or #cell end
+local width = columns.count
 
 local function padded(cell, to, right)
   local pad = (" "):rep(to - width(cell))

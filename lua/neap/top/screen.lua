@@ -10,6 +10,7 @@
 ---   j/k move   enter detail   / filter   s sort: trouble   q quit
 
 local characters = require "neap.characters"
+local columns = require "neap.columns"
 local known = require "neap.top.known"
 
 local screen = {}
@@ -56,18 +57,13 @@ local function number(n)
   return (n >= 10 or n % 1 == 0) and ("%.0f"):format(n) or ("%.2g"):format(n)
 end
 
---- Exactly so many characters of a text that does nothing to a terminal.
+--- Exactly so many columns of a text that does nothing to a terminal.
 local function cell(text, width, is_right)
   text = characters.printable(text)
-  local count = characters.count(text)
-  if count > width then
-    local at, n = 1, 0
-    while n < width - 1 do
-      at, n = at + (characters.length(text, at) or 1), n + 1
-    end
-    return width > 0 and text:sub(1, at - 1) .. "~" or ""
+  if columns.count(text) > width then
+    text = width > 0 and columns.cut(text, width - 1) .. "~" or ""
   end
-  local rest = (" "):rep(width - count)
+  local rest = (" "):rep(width - columns.count(text))
   return is_right and rest .. text or text .. rest
 end
 
@@ -120,14 +116,14 @@ local function why_text(view, row)
 end
 
 --- Widths of the columns: what is least needed goes first where there is no room.
-local function layout(columns)
+local function layout(all)
   local widths = { state = 16, name = 16, limit = 24, rate = 8, p50 = 9, p99 = 9, fallbacks = 6,
     spark = 16 }
-  local room = columns - 2
-  if columns < 40 then widths.state = 9 end
+  local room = all - 2
+  if all < 40 then widths.state = 9 end
   for _, one in ipairs { { "p50", 140 }, { "spark", 118 }, { "fallbacks", 96 },
     { "limit", 76 }, { "p99", 60 }, { "rate", 50 } } do
-    if columns < one[2] then widths[one[1]] = 0 end
+    if all < one[2] then widths[one[1]] = 0 end
   end
   for _, width in pairs(widths) do room = room - (width > 0 and width + 1 or 0) end
   local more = room < 0 and room or math.max(math.min(room, 12), math.min(room // 2, 28))
@@ -192,7 +188,7 @@ local function top_line(view)
     left, shown = left .. "   " .. part[1], shown .. "   " .. inked(view, part[2], part[1])
   end
   local right = view.lost and "NO ANSWER" or "live " .. os.date("%H:%M:%S", view.now_ms // 1000)
-  local room = view.columns - characters.count(left) - #right
+  local room = view.columns - columns.count(left) - #right
   if room < 1 then return cell(left, view.columns) end
   return shown .. (" "):rep(room) .. (view.lost and inked(view, "open", right) or right)
 end
@@ -311,12 +307,12 @@ local function detail_lines(view, row)
   return out
 end
 
---- A text in lines of at most so many characters, the further ones indented.
+--- A text in lines of at most so many columns, the further ones indented.
 local function wrapped(text, width)
   local lines, line = {}, nil
   for space, word in characters.printable(text):gmatch "(%s*)(%S+)" do
     local longer = line and line .. space .. word or space .. word
-    if line and characters.count(longer) > width then
+    if line and columns.count(longer) > width then
       lines[#lines + 1], longer = line, "      " .. word
     end
     line = longer
