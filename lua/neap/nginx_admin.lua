@@ -18,10 +18,11 @@ local function target_below(prefix)
   return target:sub(1, 1) == "/" and target or "/" .. target
 end
 
+--- A header that is there twice is none of its lines.
 local function headers_of_request()
   local headers = {}
-  for name, value in pairs(ngx.req.get_headers()) do
-    headers[name] = type(value) == "table" and value[1] or value
+  for name, value in pairs(ngx.req.get_headers(0)) do
+    headers[name] = type(value) == "table" and table.concat(value, ", ") or value
   end
   return headers
 end

@@ -325,12 +325,42 @@ describe("a browser on the same machine", function()
     end)
   end
 
-  it("is not believed when it says itself that another site asks", function()
-    for site, status in pairs { ["cross-site"] = 403, ["same-site"] = 403, ["same-origin"] = 200,
-      ["none"] = 200 } do
-      assert.equal(status, (post("/reload", "",
-        { headers = { ["sec-fetch-site"] = site } })).status)
-    end
+  local own, foreign = "http://localhost:9464", "http://evil.example"
+  for _, case in ipairs {
+    -- Sec-Fetch-Site         Origin   Host            status
+    { "same-origin",          own,     nil,              200, "the page itself" },
+    { "same-origin",          "https://neap.example", "127.0.0.1:9464", 200,
+      "the page, behind a proxy that asks by a name of its own" },
+    { "same-origin",          nil,     nil,              200, "a browser that sends no Origin" },
+    { "same-origin",          foreign, "evil.example",   403, "DNS rebinding: not our name" },
+    { "same-site",            own,     nil,              403, "a page of another port" },
+    { "cross-site",           own,     nil,              403, "a page of another site" },
+    { "cross-site",           nil,     nil,              403, "... whose Origin is not told" },
+    { "none",                 nil,     nil,              200, "nobody's page" },
+    { "none",                 own,     nil,              200, "the same, by its address" },
+    { "none",                 foreign, nil,              403, "an extension" },
+    { "same-origin, same-origin", own, nil,              403, "two lines: no browser's" },
+    { "cross-site, same-origin", own,  nil,              403, "two lines that differ" },
+    { "Same-Origin",          own,     nil,              403, "case: no browser's" },
+    { "",                     own,     nil,              403, "empty: no browser's" },
+    { "same-origin; x",       own,     nil,              403, "a word that is not known" },
+    { nil,                    own .. ", " .. foreign, nil, 403, "two Origins" },
+    { nil,                    "https://neap.example", "127.0.0.1:9464", 403,
+      "a proxy that drops Sec-Fetch-Site, and asks by a name of its own" },
+  } do
+    local site, origin, host, status, who = case[1], case[2], case[3], case[4], case[5]
+    it(("gets %d for a change: %s"):format(status, who), function()
+      assert.equal(status, (post(MODE, "mode=shadow&by=ann",
+        { headers = { ["sec-fetch-site"] = site, origin = origin, host = host } })).status)
+      assert.equal(status == 200 and "shadow" or "auto", guard:snapshot().mode)
+    end)
+  end
+
+  it("reads what a proxy would have to do", function()
+    local _, value = post(MODE, "mode=shadow&by=ann",
+      { headers = { origin = "http://neap.example", host = "127.0.0.1:9464" } })
+    assert.equal("Origin: http://neap.example is not Host: 127.0.0.1:9464; "
+      .. "a proxy in between must pass Host or Sec-Fetch-Site on", value.detail)
   end)
 end)
 

@@ -943,9 +943,8 @@ static void test_what_a_handler_sees(void **state) {
   assert_int_equal(r->host.length, 4);
   assert_memory_equal(r->host.data, "a:80", 4);
   assert_int_equal(r->header_count, 3);
-  const neap_header *token = http_request_header(r, "x-token");
-  assert_memory_equal(token->value, "one", 3); /* the first */
-  assert_null(http_request_header(r, "x-toke"));
+  assert_memory_equal(r->headers[1].value, "one", 3);
+  assert_memory_equal(r->headers[2].value, "two", 3);
   assert_string_equal(http_request_peer(r, peer), "127.0.0.1");
   close(c);
   serve_no_more();

@@ -108,6 +108,10 @@ grep -q '^neap_nginx_requests ' "$dir/body" || fail "no numbers of nginx: $(cat 
 gets 200 /neap/policies
 gets 403 $breaker -H 'Host: shop.example' # a browser that was sent here by a name
 ! grep -q admin-token "$dir/body" || fail "an option of the sidecar: $(cat "$dir/body")"
+page="$breaker/reset -d by=carol -H Origin:https://neap.example"
+gets 403 $page
+gets 200 $page -H Sec-Fetch-Site:same-origin
+gets 403 $page -H Sec-Fetch-Site:same-origin -H Sec-Fetch-Site:cross-site # twice: no browser's
 gets 501 /neap/reload -X POST
 grep -q 'read again within seconds' "$dir/body" || fail "no word of the timer: $(cat "$dir/body")"
 

@@ -111,6 +111,28 @@ logged '"action":"mode forced_open","by":"ann","for_ms":60000,"why":"drill","pee
   fail "the log does not say who did it"
 [ "$(status -d 'mode=policy&by=ann' "$mode")" = 200 ] || fail "no way back"
 
+# By a page: the browser's word counts, if it is there once, and Host must be ours.
+page() { # STATUS HEADERS...
+  expected=$1
+  shift
+  for header in "$@"; do set -- "$@" -H "$header" && shift; done
+  [ "$(status -d 'mode=policy&by=ann' "$mode" "$@")" = $expected ] ||
+    fail "not $expected with $*: $(cat "$dir/body")"
+}
+of_proxy="Origin: https://neap.example"
+page 200 "Sec-Fetch-Site: same-origin" "$of_proxy"
+page 200 "SEC-FETCH-SITE:same-origin" "$of_proxy"
+page 403 "Sec-Fetch-Site: same-site" "Origin: $pages"
+page 403 "Sec-Fetch-Site: cross-site"
+page 403 "Sec-Fetch-Site: same-origin" "Host: evil.example" "Origin: http://evil.example"
+page 403 "Sec-Fetch-Site: same-origin" "Sec-Fetch-Site: cross-site" "Origin: $pages"
+page 403 "Sec-Fetch-Site: cross-site" "Sec-Fetch-Site: same-origin" "Origin: $pages"
+page 403 "Sec-Fetch-Site;" "Origin: $pages" # empty
+page 403 "Sec-Fetch-Site: none" "$of_proxy"
+page 403 "$of_proxy"
+page 200 "Origin: $pages"
+page 403 "Origin: $pages" "$of_proxy"
+
 # B122: a mistake in the file, under load: no request goes unanswered, and mending it is enough.
 curl -s -o /dev/null -w '%{http_code} %header{neap-source}\n' "$sidecar/flags/b[1-4000]" \
   >"$dir/codes" &

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "http/head.h"
+
 /* One request under way. */
 struct page {
   admin *admin;
@@ -59,6 +61,20 @@ typedef struct exchange {
   size_t length;
 } exchange;
 
+/* Sets the header in the table at the top.  Lines of one name are joined, so that two are neither. */
+static void set_header(lua_State *L, const http_request *request, const char *name) {
+  const neap_header *at = request->headers, *end = at + request->header_count;
+  luaL_Buffer value;
+  if (!http_field_find(at, (size_t)(end - at), name)) return;
+  luaL_buffinit(L, &value);
+  for (int lines = 0; (at = http_field_find(at, (size_t)(end - at), name)); at++) {
+    if (lines++) luaL_addstring(&value, ", ");
+    luaL_addlstring(&value, at->value, at->value_length);
+  }
+  luaL_pushresult(&value);
+  lua_setfield(L, -2, name);
+}
+
 /* Pushes { method, target, headers, body, peer }. */
 static void push_request(lua_State *L, page *p) {
   http_request *request = p->request;
@@ -75,12 +91,7 @@ static void push_request(lua_State *L, page *p) {
   static const char *const wanted[] = {"accept", "authorization", "last-event-id", "origin",
                                        "sec-fetch-site"};
   lua_newtable(L);
-  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-    const neap_header *header = http_request_header(request, wanted[i]);
-    if (!header) continue;
-    lua_pushlstring(L, header->value, header->value_length);
-    lua_setfield(L, -2, wanted[i]);
-  }
+  for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) set_header(L, request, wanted[i]);
   if (request->host.length > 0) {
     lua_pushlstring(L, request->host.data, request->host.length);
     lua_setfield(L, -2, "host");

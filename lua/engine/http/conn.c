@@ -325,10 +325,6 @@ void http_request_resume(http_request *request) {
   http_conn_advance(conn);
 }
 
-const neap_header *http_request_header(const http_request *request, const char *name) {
-  return http_field_find(request->headers, request->header_count, name);
-}
-
 const char *http_request_peer(const http_request *request, char buffer[64]) {
   const http_conn *conn = (const http_conn *)request;
   struct sockaddr_storage address;

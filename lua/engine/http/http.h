@@ -137,9 +137,6 @@ struct http_request {
 /* Gives the request to another handler, which gets every later call. */
 void http_request_handle(http_request *request, const http_handler *handler, void *data);
 
-/* The value of the field of that name (no regard to case), or NULL; the first if there are many. */
-const neap_header *http_request_header(const http_request *request, const char *name);
-
 /* The client's address as text, without its port; into buffer[64]. */
 const char *http_request_peer(const http_request *request, char buffer[64]);
 

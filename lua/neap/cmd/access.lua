@@ -24,6 +24,21 @@ local function is_own_host(text)
     or host:find("^%[[%x:.]+%]$") ~= nil
 end
 
+--- Why another page's browser sent this, or nil: it is the page's own, or no browser's.
+---
+--- What the browser says itself decides, which no page can set or send twice.  It says so to https
+--- and to this machine only, hence never to a name that was rebound to a proxy without TLS.  Where
+--- it says nothing, or that no page began it ("none"), Origin has to be where it was sent to.
+local function why_foreign(headers)
+  local site, origin = headers["sec-fetch-site"], headers.origin
+  if site == "same-origin" then return nil end
+  if site and site ~= "none" then return "sent for another page: Sec-Fetch-Site: " .. site end
+  local own = "://" .. (headers.host or "") -- https where another server is in between
+  if not origin or origin == "http" .. own or origin == "https" .. own then return nil end
+  return ("Origin: %s is not Host: %s; a proxy in between must pass Host or Sec-Fetch-Site on")
+    :format(origin, headers.host or "")
+end
+
 --- Nil if the request may be answered, else what to answer instead.
 ---@param request neap.admin.request
 ---@param token? string  what the client must know; nil: only this machine can ask
@@ -44,13 +59,8 @@ function access.refusal(request, token, may_have_token)
       :format(headers.host, may_have_token and ", or use --admin-token-file" or ""))
   end
   if request.method == "GET" or request.method == "HEAD" then return nil end
-  local origin, site = headers.origin, headers["sec-fetch-site"]
-  local own = "://" .. (headers.host or "") -- https where another server is in between
-  if (origin and origin ~= "http" .. own and origin ~= "https" .. own)
-    or (site and site ~= "same-origin" and site ~= "none") then
-    return problem(403, "Not from another page", "a browser sent this for "
-      .. (origin or "another site"))
-  end
+  local why = why_foreign(headers)
+  return why and problem(403, "Not from another page", why) or nil
 end
 
 return access

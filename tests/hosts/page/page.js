@@ -9,6 +9,7 @@ const fs = require("node:fs");
 const http = require("node:http");
 const { spawn } = require("node:child_process");
 const { launch, open, is_fit, until } = require("./browser.js");
+const proxied = require("./proxied.js");
 
 const [neap, upstream, directory, upstream_port, listen_port, admin_port] = process.argv.slice(2);
 const origin = `http://127.0.0.1:${admin_port}`;
@@ -256,6 +257,7 @@ async function elsewhere(browser) {
   const page = await open(browser, origin);
   for (const part of [outage, detail, recovery, by_hand, hostile, filter, held]) await part(page);
   await elsewhere(browser);
+  await proxied(browser, origin, "/breakers/flags/shop/reset");
   await many(page);
   await restart(page, child);
   assert.deepEqual(await page.wrong(), []);
