@@ -6,8 +6,8 @@
 -- Instruction counts come from callgrind and are exact; the loop and the passing of arguments are
 -- subtracted.  Times are judged only as ratios to a floor that was measured in the same rounds.
 -- The machine may be shared: while somebody else keeps the other half of a processor busy, what has
--- much to do slows down more than what waits for a clock.  So a ratio that is short is measured again
--- some seconds later, up to nine times in all, and the best counts.
+-- much to do slows down more than what waits for a clock.  So a ratio that is short is measured
+-- again some seconds later, up to nine times in all, and the best counts.
 --
 -- --quick: what does not depend on time.  --soak: the sidecar's memory over a million requests, and
 -- nothing else.
