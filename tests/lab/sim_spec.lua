@@ -3,6 +3,7 @@
 local agenda = require "neap.lab.sim.agenda"
 local meter = require "neap.lab.sim.meter"
 local random = require "neap.lab.sim.random"
+local report = require "neap.lab.sim.report"
 local run = require "neap.lab.sim.run"
 local scenario = require "neap.lab.sim.scenario"
 
@@ -347,4 +348,14 @@ describe("a simulation", function()
     local call = r.calls[1]
     assert.is_true(call.sent >= call.ok + call.failed and call.sent < call.ok + call.failed + 50)
   end)
+
+  for share, said in pairs { [1] = " 1 time\n", [0] = " 0 times\n" } do
+    it(("says that a service was asked%s"):format(said:sub(1, -2)), function()
+      local text = ([[return { name = "s", duration_ms = 5000, services = {
+        a = { arrivals = { { kind = "poisson", per_s = 20 } },
+          calls = { { to = "b", share = %d } } }, b = {} } }]]):format(share)
+      local told = report.text(run.all(assert(scenario.parse(text, "s.lua")), { seed = 1 }))
+      assert.is_not_nil(told:match("\nb\n(.*)"):find(said, 1, true), told)
+    end)
+  end
 end)

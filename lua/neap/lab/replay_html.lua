@@ -252,10 +252,9 @@ local function lead_of(result)
   for i, lane in ipairs(result.lanes) do
     local all = lane.all
     parts[i] = all.opened == 0 and ("%s would never have opened."):format(lane.label)
-      or ("%s would have opened %s and refused %s of %s calls: %s of these failed anyway, %s "
-        .. "were good."):format(lane.label, rows.counted(all.opened, "time"),
-        rows.count(all.refused), rows.count(all.calls), rows.count(all.saved),
-        rows.count(all.lost))
+      or ("%s would have opened %s and refused %s of %s, among them %s and %s."):format(lane.label,
+        rows.counted(all.opened, "time"), rows.count(all.refused), rows.counted(all.calls, "call"),
+        rows.counted(all.saved, "failure"), rows.counted(all.lost, "good call"))
   end
   return table.concat(parts, " ")
 end

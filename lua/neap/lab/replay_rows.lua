@@ -5,16 +5,9 @@ local words = require "neap.lab.words"
 
 local rows = {}
 
-rows.count = words.count
+rows.count, rows.counted = words.count, words.counted
 
 local count = rows.count
-
----@param n integer
----@param noun string
----@return string
-function rows.counted(n, noun)
-  return ("%s %s%s"):format(count(n), noun, n == 1 and "" or noun:find("s$") and "es" or "s")
-end
 
 --- A duration in words, to about three digits.
 rows.span = axis.span

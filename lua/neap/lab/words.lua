@@ -10,6 +10,14 @@ function words.count(n)
   return (text:gsub("^,", ""))
 end
 
+--- 1, "time" -> 1 time; 2, "time" -> 2 times
+---@param n integer
+---@param noun string
+---@return string
+function words.counted(n, noun)
+  return ("%s %s%s"):format(words.count(n), noun, n == 1 and "" or "s")
+end
+
 --- A text in lines of at most so many characters; one word that is longer stays whole.
 ---@param text string
 ---@param width integer

@@ -24,7 +24,10 @@ local FORMATS = {
     return ("%.1f %%"):format(n < 1 and n > 0.9994 and 99.9 or n * 100)
   end,
   ms = axis.span,
-  times = function(n) return ("%.3g"):format(n) .. " times" end,
+  times = function(n)
+    local text = ("%.3g"):format(n)
+    return text .. (text == "1" and " time" or " times")
+  end,
 }
 
 --- Of a result's run: what is said, how, and where it is found.
@@ -307,8 +310,8 @@ function report.html(result, given)
   end
   local runs = {}
   for i, one in ipairs(result.runs) do
-    runs[i] = ("%s: %s%s events"):format(one.name or "the run", params_text(one),
-      words.count(one.events))
+    runs[i] = ("%s: %s%s"):format(one.name or "the run", params_text(one),
+      words.counted(one.events, "event"))
   end
   body[#body + 1] = html.heading "How it was simulated"
   body[#body + 1] = html.list(runs)
