@@ -97,6 +97,17 @@ async function recovery(page) {
   assert.equal(await page.title(), "neap");
 }
 
+/** A mode that nothing ends, set as neap mode does without --for. */
+async function for_good(page) {
+  const set = mode => fetch(`${origin}/breakers/flags/shop/mode`, { method: "POST", body: new URLSearchParams({ mode, by: "eve" }) });
+  await set("forced_closed");
+  assert.equal((await breaker("shop")).operator.left_ms, undefined);
+  await until("its tile says so", async () => (await tile(page, "shop").locator(".soon").textContent()) === "itself closed, until changed");
+  await until("its detail says so", async () => /by eve.*; until somebody changes it/.test(await page.getByRole("dialog").textContent()));
+  await set("policy");
+  await is(page, "shop", "Closed");
+}
+
 /** By keyboard alone: force it open, give it back, reset it. */
 async function by_hand(page) {
   await tile(page, "shop").getByRole("link").focus();
@@ -127,6 +138,7 @@ async function by_hand(page) {
     await is(page, "shop", wanted);
   }
   assert.equal((await breaker("shop")).last_transition.reason, "reset");
+  await for_good(page);
   await page.getByRole("button", { name: "Close", exact: true }).click();
   await page.evaluate(() => document.activeElement.blur());
 }
