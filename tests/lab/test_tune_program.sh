@@ -34,7 +34,9 @@ cmp "$dir/1.json" "$dir/stdin.json" || fail "standard input, compressed, is anot
 sed 's/0\.3/0.6/; s/= 5/= 20/' "$dir/shop.lua" >"$dir/other.lua"
 sed -i 's/"shop"/"other"/' "$dir/other.lua"
 "$neap" replay "$dir/calls.json" --policy "$dir/other.lua" --json >"$dir/replay.json"
-$lua - "$dir/1.json" "$dir/replay.json" <<'LUA'
+head -8000 "$dir/calls.json" >"$dir/first.json" # two thirds
+"$neap" replay "$dir/first.json" --policy "$dir/shop.lua" --json >"$dir/first_replay.json"
+$lua - "$dir/1.json" "$dir/replay.json" "$dir/first_replay.json" <<'LUA'
 local json = require "neap.cmd.json"
 local function read(path) return assert(json.decode(assert(io.open(path)):read "a")) end
 local tuned, replayed = read(arg[1]), read(arg[2])
@@ -55,6 +57,15 @@ end
 local best, now = tuned.recommended, tuned.candidates[1]
 assert(now.is_now and best.is_front and not best.is_now)
 assert(best.good_calls_lost < now.good_calls_lost)
+-- What it does in the rest is what a replay of the first two thirds does not have.
+local checked, first = tuned.checked, read(arg[3]).policies[1].counts
+assert(math.abs(checked.until_ms - 1764548000000) < 1000 and checked.has_outage, checked.until_ms)
+for name, other in pairs { opened = "opened", good_calls_lost = "lost", failures_spared = "saved",
+  waiting_spared_ms = "saved_ms", refused = "refused" } do
+  local rest = checked.rest_as_it_is[name]
+  assert(rest == now[name] - first[other] and rest > 0 and first[other] > 0,
+    ("%s: %s of %s, the first part has %s"):format(name, rest, now[name], first[other]))
+end
 LUA
 
 "$neap" tune "$dir/calls.json" --policy "$dir/shop.lua" --vary trip.failure_rate=0.3,0.7 \
@@ -62,6 +73,8 @@ LUA
 has 'Recommended: trip.failure_rate=0.7.' "$dir/text"
 has '  trip = { failure_rate = 0.7, … },' "$dir/text"
 has 'recommended: 0.7</text>' "$dir/tune.html"
+has 'Checked: chosen by the calls until 2025-12-01 00:13:20 alone, it is' "$dir/text"
+has 'In the rest, which it has not seen: opened' "$dir/tune.html"
 
 head -500 "$dir/calls.json" >"$dir/short.json"
 "$neap" tune "$dir/short.json" --policy "$dir/shop.lua" --vary trip.failure_rate=0.3,0.7 >"$dir/text"

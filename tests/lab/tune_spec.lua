@@ -189,6 +189,9 @@ describe("the verdict", function()
 
   for _, case in ipairs {
     { { calls = 999 }, "the log has 999 calls; at least 1000 are needed" },
+    { { calls = 1 }, "the log has 1 call; at least 1000 are needed" },
+    { { failure = 1 }, "the log has 1 failure; at least 30 are needed: take one with an outage "
+      .. "in it" },
     { { failure = 29 }, "the log has 29 failures; at least 30 are needed: take one with an outage "
       .. "in it" },
   } do
@@ -235,7 +238,19 @@ describe("the report", function()
     assert.is_not_nil(text:find("\n  and 1 that another one beats", 1, true))
     assert.is_not_nil(text:find("10 good calls lost in place of 100, 80 s of waiting", 1, true))
     assert.is_not_nil(text:find("\n  trip = { failure_rate = 0.2, … },\n", 1, true))
-    assert.is_not_nil(text:find("2 combinations are no policy", 1, true))
+    assert.is_not_nil(text:find("Left out: 2 combinations that no policy may be", 1, true))
+  end)
+
+  it("counts one as one", function()
+    local list = rows { { 100, 100 }, { 1, 100, opened = 1 } }
+    list[2].saved = 1
+    local result = result_of(list)
+    result.left_out.count, result.log.damaged = 1, 1
+    local text = report.text(result):gsub("%s+", " ")
+    for _, said in ipairs { "1 good call lost in place of 100,", "1 failure in place of 100,",
+      "opened 1 time in place of 5.", "Left out: 1 combination that no", "1 damaged line of" } do
+      assert.is_not_nil(text:find(said, 1, true), said .. " is not in " .. text)
+    end
   end)
 
   it("is JSON of every version", function()

@@ -265,6 +265,7 @@ int luaopen_neap_lab_native(lua_State *L) {
                                      {"step", l_step},
                                      {"progress", source_l_progress},
                                      {"stats", source_l_stats},
+                                     {"counts", source_l_counts},
                                      {"lane", source_l_lane},
                                      {"series", source_l_series},
                                      {"close", source_gc},

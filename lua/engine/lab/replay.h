@@ -8,6 +8,7 @@
  *   source:step(calls)       -> true: there are no more; false: so many were read
  *   source:progress()        -> bytes read, bytes of all or nil, calls
  *   source:stats()           -> { calls =, lines =, ..., damaged = { ... }, logs = { ... } }
+ *   source:counts(number)    -> those of all keys of a lane together, as yet
  *   source:lane(number)      -> { all =, keys = { ... }, series =, ... }
  *   source:series(lane, key) -> as that of a lane | nil
  *   source:close()

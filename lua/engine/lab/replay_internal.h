@@ -35,6 +35,7 @@ static inline source *check_source(lua_State *L) { return luaL_checkudata(L, 1, 
 /* results.c: methods of a source. */
 int source_l_progress(lua_State *L);
 int source_l_stats(lua_State *L);
+int source_l_counts(lua_State *L);
 int source_l_lane(lua_State *L);
 int source_l_series(lua_State *L);
 

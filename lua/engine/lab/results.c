@@ -115,6 +115,15 @@ static void push_counts(lua_State *L, const lane_counts *c) {
 #undef X
 }
 
+/* source:counts(number) -> those of all keys together, as yet */
+int source_l_counts(lua_State *L) {
+  const source *s = check_source(L);
+  lua_Integer number = luaL_checkinteger(L, 2);
+  luaL_argcheck(L, number >= 1 && (size_t)number <= s->track_count, 2, "no such lane");
+  push_counts(L, lane_all(s->tracks[number - 1]->lane));
+  return 1;
+}
+
 /* { from_ms =, width_ms =, calls = { ... }, failed =, slow =, refused =, took_ms = } */
 static void push_series(lua_State *L, const lane_series *s) {
   lua_createtable(L, 0, 7);

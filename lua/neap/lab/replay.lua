@@ -14,6 +14,7 @@
 
 local core = require "neap.core"
 local event = require "neap.event"
+local marks = require "neap.lab.marks"
 local native = require "neap.lab.native"
 local round_of = require "neap.round"
 
@@ -36,12 +37,14 @@ local replay = {}
 ---@field of? string of a recording, whose calls: a policy's name; the first lane's if nil
 ---@field seed? integer of the jitter; a recording's own if nil, else 0
 ---@field transitions? integer so many of a lane are kept, the rest only counted; 10,000 if nil
+---@field marks? boolean along the way is kept, too, what the lanes had come to
 ---@field progress? fun(read: integer, size: integer|nil, calls: integer) bytes of all logs; now
 ---  and then
 
 ---@class (exact) neap.lab.replay.Result
 ---@field source neap.lab.replay.SourceResult
 ---@field lanes neap.lab.replay.LaneResult[]
+---@field marks? neap.lab.Mark[]
 
 ---@class (exact) neap.lab.replay.SourceResult what was read
 ---@field logs { path: string, format: string, what: string, is_gzip: boolean,
@@ -266,12 +269,14 @@ function replay.run(source, lanes, options)
   given.seed = given.seed or recorded_seed(source, given.of) or 0
   local made, is_over = {}, false
   for i, lane in ipairs(lanes) do made[i] = add(source, lane, given) end
+  local kept = given.marks and marks.new(source.native, #made)
   while not is_over do
-    is_over = source.native:step(STEP)
+    is_over = source.native:step(kept and kept.every or STEP)
+    if kept and not is_over then kept:look() end
     if given.progress then given.progress(source.native:progress()) end
   end
   for i, lane in ipairs(made) do made[i] = finish(source, lane) end
-  return { source = source_of(source, given.of), lanes = made }
+  return { source = source_of(source, given.of), lanes = made, marks = kept and kept.list or nil }
 end
 
 return replay

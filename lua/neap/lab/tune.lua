@@ -15,6 +15,7 @@ local schema = require "neap.schema"
 local suggest = require "neap.suggest"
 local together = require "neap.together"
 local validate = require "neap.validate"
+local words = require "neap.lab.words"
 
 local tune = {}
 
@@ -268,6 +269,7 @@ end
 ---@field refused integer
 ---@field front boolean|nil set by judge: none is better in both
 ---@field score number|nil likewise: of what is to be had, less of what is to be lost
+---@field counts table<string, integer> what it is made of
 
 --- The row of a lane's counts.
 function tune.row(candidate, counts)
@@ -276,7 +278,7 @@ function tune.row(candidate, counts)
     lost = counts.lost + counts.cut_good, saved = counts.saved,
     saved_ms = counts.saved_ms + counts.cut_ms, refused = counts.refused,
     open_ms = counts.open_ms, unknown = counts.refused_unknown,
-    calls = counts.calls, failures = counts.failure,
+    calls = counts.calls, failures = counts.failure, counts = counts,
   }
 end
 
@@ -333,10 +335,11 @@ local function too_little(rows)
     failures, opened = max(failures, row.failures), max(opened, row.opened)
   end
   if calls < LEAST_CALLS then
-    return ("the log has %d calls; at least %d are needed"):format(calls, LEAST_CALLS)
+    return ("the log has %s; at least %d are needed"):format(words.counted(calls, "call"),
+      LEAST_CALLS)
   elseif failures < LEAST_FAILURES then
-    return ("the log has %d failures; at least %d are needed: take one with an outage in it")
-      :format(failures, LEAST_FAILURES)
+    return ("the log has %s; at least %d are needed: take one with an outage in it")
+      :format(words.counted(failures, "failure"), LEAST_FAILURES)
   elseif opened == 0 then
     return "none of them opens once in this log: there is nothing to choose by"
   end
@@ -370,6 +373,7 @@ end
 ---@field gain "saved_ms"|"saved" what is compared with the good calls lost
 ---@field chosen? neap.lab.tune.Row nil: none is named
 ---@field why string
+---@field lacks? string of a log that is too little, what it lacks
 ---@field same integer so many come to the same as the chosen one
 ---@field cautions string[]
 
@@ -383,6 +387,7 @@ function tune.judge(rows, varied)
   score(rows)
   local why = too_little(rows)
   if why then
+    verdict.lacks = why
     verdict.why = "No value is recommended: " .. why .. "."
     return verdict
   end

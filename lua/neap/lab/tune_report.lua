@@ -9,7 +9,7 @@ local words = require "neap.lab.words"
 
 local report = {}
 
-local count = words.count
+local count, counted = words.count, words.counted
 
 local MOST_ROWS, MOST_IN_PAGE, WIDTH = 30, 500, 100
 
@@ -27,6 +27,7 @@ local NOT_KNOWN = {
 ---@field varied { key: string, values: any[] }[]
 ---@field rows neap.lab.tune.Row[] the policy as it is first
 ---@field verdict neap.lab.tune.Verdict
+---@field checked? neap.lab.holdout.Verdict
 ---@field left_out { count: integer, why: string|nil }
 ---@field log { calls: integer, from_ms: integer, to_ms: integer, damaged: integer }
 
@@ -96,8 +97,8 @@ end
 
 local function head(result)
   local log = result.log
-  return ("%s: %d versions, %s calls from %s to %s UTC"):format(result.policy, #result.rows,
-    count(log.calls), axis.instant(log.from_ms - log.from_ms % 1000, "clock"),
+  return ("%s: %d versions, %s from %s to %s UTC"):format(result.policy, #result.rows,
+    counted(log.calls, "call"), axis.instant(log.from_ms - log.from_ms % 1000, "clock"),
     axis.instant(log.to_ms - log.to_ms % 1000, "clock"))
 end
 
@@ -150,31 +151,75 @@ function report.source(result)
   return table.concat(lines, "\n")
 end
 
+--- What a version does in the part of the log that it was not chosen by.
+local function rest_of(row)
+  local rest = row.rest
+  return ("opened %s, %s refused, %s lost, %s spared"):format(counted(rest.opened, "time"),
+    counted(rest.refused, "call"), counted(rest.lost, "good call"),
+    counted(rest.saved, "failure"))
+end
+
+local AGAINST = {
+  better = "It holds: it costs no more there, and spares no less.",
+  worse = "It does not hold: it costs no less there, and spares no more. Outages differ more than "
+    .. "this log can tell; take a longer one, or try what is recommended as a shadow first.",
+  less = "There it costs less and spares less.",
+  more = "There it costs more and spares more.",
+}
+
+--- Whether the choice holds on calls that it has not seen.
+local function said_of_check(result, list)
+  local checked = result.checked
+  if not checked and result.verdict.chosen then
+    list[#list + 1] = "Not checked on calls that it has not seen: the log is too short."
+  end
+  if not checked then return end
+  local chosen = checked.chosen
+  if not chosen then
+    list[#list + 1] = ("Not checked on calls that it has not seen: of the first two thirds of its "
+      .. "time, %s."):format(checked.lacks)
+    return
+  end
+  list[#list + 1] = ("Checked: chosen by the calls until %s alone, it is %s."):format(
+    axis.instant(checked.until_ms - checked.until_ms % 1000, "clock"), checked.is_same
+      and "the same" or chosen.is_now and "the policy as it is" or name_of(result, chosen))
+  if not checked.has_outage then
+    list[#list + 1] = "No version opens in the rest: it has no outage, and proves nothing."
+  elseif chosen.is_now then
+    list[#list + 1] = ("In the rest, which it has not seen: %s."):format(rest_of(chosen))
+  else
+    list[#list + 1] = ("In the rest, which it has not seen: %s. The policy as it is: %s."):format(
+      rest_of(chosen), rest_of(checked.now))
+    list[#list + 1] = AGAINST[checked.against]
+  end
+end
+
 --- What is said of the recommendation, sentence by sentence.
 local function said(result)
   local verdict, list = result.verdict, {}
   local chosen, now = verdict.chosen, result.rows[1]
   if chosen and not chosen.is_now then
     list[1] = ("Recommended: %s."):format(name_of(result, chosen))
-    list[2] = ("Against the policy as it is: %s good calls lost in place of %s, %s of waiting "
-      .. "spared in place of %s, %s failures in place of %s, opened %s times in place of %s.")
-      :format(count(chosen.lost), count(now.lost), axis.span(chosen.saved_ms),
-        axis.span(now.saved_ms), count(chosen.saved), count(now.saved), count(chosen.opened),
-        count(now.opened))
+    list[2] = ("Against the policy as it is: %s lost in place of %s, %s of waiting "
+      .. "spared in place of %s, %s in place of %s, opened %s in place of %s.")
+      :format(counted(chosen.lost, "good call"), count(now.lost), axis.span(chosen.saved_ms),
+        axis.span(now.saved_ms), counted(chosen.saved, "failure"), count(now.saved),
+        counted(chosen.opened, "time"), count(now.opened))
   end
   list[#list + 1] = verdict.why
   if chosen and verdict.same > 1 and not chosen.is_now then
     list[#list + 1] = ("%d versions come to the same; this one is in their middle."):format(
       verdict.same)
   end
+  said_of_check(result, list)
   for _, caution in ipairs(verdict.cautions) do list[#list + 1] = caution end
   if result.left_out.count > 0 then
-    list[#list + 1] = ("%d combinations are no policy and were left out, e.g. %s."):format(
-      result.left_out.count, result.left_out.why)
+    list[#list + 1] = ("Left out: %s that no policy may be, e.g. %s."):format(
+      counted(result.left_out.count, "combination"), result.left_out.why)
   end
   if result.log.damaged > 0 then
-    list[#list + 1] = ("%s damaged lines of the log were left out."):format(
-      count(result.log.damaged))
+    list[#list + 1] = ("Left out: %s of the log."):format(
+      counted(result.log.damaged, "damaged line"))
   end
   return list
 end
@@ -232,14 +277,36 @@ end
 
 -- ---- JSON -------------------------------------------------------------------------------------
 
-local function row_json(result, row)
+local function values_json(result, row)
   local values = {}
   for _, one in ipairs(result.varied) do
     local value = row.values[one.key]
     values[one.key] = value == nil and json.null or value
   end
+  return values
+end
+
+local function rest_json(row)
+  local rest = row.rest
+  return { opened = rest.opened, refused = rest.refused, good_calls_lost = rest.lost,
+    failures_spared = rest.saved, waiting_spared_ms = rest.saved_ms }
+end
+
+local function checked_json(result)
+  local checked = result.checked
+  if not checked then return json.null end
+  local chosen = checked.chosen
   return {
-    values = values, is_now = row.is_now or false, is_front = row.front or false,
+    until_ms = checked.until_ms, lacks = checked.lacks, has_outage = checked.has_outage,
+    is_recommended = checked.is_same, values = chosen and values_json(result, chosen) or json.null,
+    against = checked.against,
+    rest = chosen and rest_json(chosen) or json.null, rest_as_it_is = rest_json(checked.now),
+  }
+end
+
+local function row_json(result, row)
+  return {
+    values = values_json(result, row), is_now = row.is_now or false, is_front = row.front or false,
     opened = row.opened, open_ms = row.open_ms, refused = row.refused, good_calls_lost = row.lost,
     failures_spared = row.saved, waiting_spared_ms = row.saved_ms,
   }
@@ -254,7 +321,7 @@ function report.json(result)
     policy = result.policy, path = result.path, log = result.log, candidates = json.list(rows),
     left_out = result.left_out, cautions = json.list(verdict.cautions), why = verdict.why,
     recommended = verdict.chosen and row_json(result, verdict.chosen) or json.null,
-    same_as_recommended = verdict.same,
+    same_as_recommended = verdict.same, checked = checked_json(result),
   } .. "\n"
 end
 
