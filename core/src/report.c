@@ -290,10 +290,10 @@ static window_place plain_place(const neap__breaker *b, const neap_rules *r, uin
   uint64_t geometry = word_load(&b->geometry);
   if (NEAP__UNLIKELY(geometry_shape(geometry) != r->prepared[PREPARED_SHORTCUT]))
     return neap__window_place(b, r, state_epoch(s), now_ms);
-  return (window_place){window_tag(state_epoch(s), geometry), slice, geometry_shape(geometry)};
+  return (window_place){window_tag(state_epoch(s), geometry), 0, slice, geometry_shape(geometry)};
 }
 
-/* Not counted yet: the first of its slice. */
+/* Not counted yet: the first of its slice, or somebody else was quicker. */
 static NEAP__NOINLINE neap_reported success_first(neap__breaker *b, const neap_rules *r,
                                                   uint64_t now_ms, uint64_t s,
                                                   neap_transition *moved) {
@@ -306,32 +306,23 @@ static NEAP__NOINLINE neap_reported success_first(neap__breaker *b, const neap_r
   return success_check(b, r, now_ms, s, moved);
 }
 
-/* Not counted yet: somebody else was. */
-static NEAP__NOINLINE neap_reported success_again(neap__breaker *b, const neap_rules *r,
-                                                  uint64_t now_ms, uint64_t s,
-                                                  neap_transition *moved) {
-  word_pause();
-  return success_first(b, r, now_ms, s, moved);
-}
-
-typedef enum counted_here { COUNTED_HERE, NO_COUNTER, SOMEBODY_ELSE } counted_here;
-
 /* Counts in the counter of that slice, if it is there already and nobody else was quicker. */
-static inline counted_here count_here(neap__breaker *b, uint64_t s, uint64_t geometry,
-                                      uint64_t slice, unsigned kind) {
+static inline bool count_here(neap__breaker *b, uint64_t s, uint64_t geometry, uint64_t slice,
+                              unsigned kind) {
   neap__word *cell = &b->cells[(slice % NEAP__SLICES) * NEAP__KINDS + kind];
   uint64_t c = word_load(cell), base = cell_base(window_tag((uint32_t)(s >> 40), geometry), slice);
-  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2)) return NO_COUNTER;
-  return NEAP__LIKELY(word_swap(cell, c, c + 1)) ? COUNTED_HERE : SOMEBODY_ELSE;
+  if (NEAP__UNLIKELY(c - base - 1 >= COUNT_TOP - 2)) return false;
+  if (NEAP__LIKELY(word_swap(cell, c, c + 1))) return true;
+  word_pause();
+  return false;
 }
 
 /* Its counter is there already, or the step above takes over. */
 static inline neap_reported success_count(neap__breaker *b, const neap_rules *r, uint64_t now_ms,
                                           uint64_t s, uint64_t geometry, neap_transition *moved) {
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
-  counted_here counted = count_here(b, s, geometry, slice, KIND_SUCCESS);
-  if (NEAP__UNLIKELY(counted == NO_COUNTER)) return success_first(b, r, now_ms, s, moved);
-  if (NEAP__UNLIKELY(counted == SOMEBODY_ELSE)) return success_again(b, r, now_ms, s, moved);
+  if (NEAP__UNLIKELY(!count_here(b, s, geometry, slice, KIND_SUCCESS)))
+    return success_first(b, r, now_ms, s, moved);
   if (NEAP__LIKELY(is_untroubled(b))) return NEAP_COUNTED;
   return success_check(b, r, now_ms, s, moved);
 }
@@ -347,8 +338,8 @@ static NEAP__NOINLINE neap_reported report_failed(neap__breaker *b, const neap_r
                                                   uint64_t now_ms, uint64_t s, uint64_t geometry,
                                                   const neap_call *call, neap_transition *moved) {
   uint64_t slice = slice_early(now_ms, r->prepared[PREPARED_ROUNDED_UP]);
-  window_place at = {window_tag(state_epoch(s), geometry), slice, geometry_shape(geometry)};
-  if (count_here(b, s, geometry, slice, KIND_FAILURE) != COUNTED_HERE &&
+  window_place at = {window_tag(state_epoch(s), geometry), 0, slice, geometry_shape(geometry)};
+  if (!count_here(b, s, geometry, slice, KIND_FAILURE) &&
       !neap__window_add(b, &at, KIND_FAILURE, false))
     return report_slow(b, r, now_ms, permit_word(s, PERMIT_PLAIN), call, moved);
   uint64_t retry_after_ms = neap__retry_after_heeded(b, r, call->retry_after_ms);

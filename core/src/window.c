@@ -97,7 +97,8 @@ static inline bool time_add(neap__breaker *b, window_place *at, unsigned kind, u
         word_pause();
         continue;
       }
-      at->slice += lap_ahead(c, at->slice) * NEAP__SLICES;
+      at->late = (uint32_t)lap_ahead(c, at->slice) * NEAP__SLICES;
+      at->slice += at->late;
       if (fits < n) total_add(b, kind, n - fits);
       if (fits == room) window_halve(b, at->tag);
       return true;
@@ -117,13 +118,14 @@ static int64_t slice_ahead(uint64_t c, unsigned index, uint64_t slice) {
 /* Where the newest slice is ahead of the caller's clock, so that the window ends there. */
 static NEAP__NOINLINE void time_sum_ahead(const neap__breaker *b, const window_place *at,
                                           window_sums *out) {
+  const uint64_t now = at->slice - at->late;
   uint64_t cells[NEAP__CELLS];
   int64_t newest = 0;
   for (unsigned i = 0; i < NEAP__CELLS; i++) {
     cells[i] = word_load(&b->cells[i]);
     if (word_tag(cells[i]) != at->tag) cells[i] = 0;
     if ((cells[i] & COUNT_TOP) == 0) continue;
-    int64_t ahead = slice_ahead(cells[i], i / NEAP__KINDS, at->slice);
+    int64_t ahead = slice_ahead(cells[i], i / NEAP__KINDS, now);
     if (ahead >= 2 * NEAP__SLICES)
       cells[i] = 0; /* of before the clock stepped back */
     else if (ahead > newest)
@@ -131,10 +133,9 @@ static NEAP__NOINLINE void time_sum_ahead(const neap__breaker *b, const window_p
   }
   for (unsigned i = 0; i < NEAP__CELLS; i++) {
     uint64_t count = cells[i] & COUNT_TOP;
-    if (count != 0 && slice_ahead(cells[i], i / NEAP__KINDS, at->slice) > newest - NEAP__SLICES)
+    if (count != 0 && slice_ahead(cells[i], i / NEAP__KINDS, now) > newest - NEAP__SLICES)
       out->kinds[i % NEAP__KINDS] += count;
   }
-  out->ahead = (uint64_t)newest;
 }
 
 /* Adds what slices of one lap hold.  Less the word that would be empty in its slice, a counter of the
@@ -323,7 +324,7 @@ bool neap__window_settle(neap__breaker *b, const window_place *at, unsigned kind
 }
 
 void neap__window_sum(const neap__breaker *b, const window_place *at, window_sums *out) {
-  *out = (window_sums){{0}, 0, 0};
+  *out = (window_sums){{0}, 0};
   if (shape_is_count(at->shape))
     ring_sum(b, at, out);
   else

@@ -39,7 +39,9 @@
  *
  *   Bad is failed or slow.  Below: that evaluation found fewer calls than minimum_calls.  A bad
  *   outcome sets it (below included) after its count and before it sums, so whoever completes the
- *   minimum is seen by one of the two. */
+ *   minimum is seen by one of the two.  Only where an evaluation in its slice found calls enough it
+ *   leaves below as it is: a success then completes nothing, and bad outcomes are looked at anyway.
+ *   One whose process dies between the two waits there for the next bad one, or the next slice. */
 #ifndef NEAP_WINDOW_H
 #define NEAP_WINDOW_H
 
@@ -68,6 +70,7 @@ static inline bool mark_is_evaluated(uint64_t m, uint64_t slice) {
 /* Where in the window an outcome belongs. */
 typedef struct window_place {
   uint32_t tag;
+  uint32_t late;  /* by how many slices the caller's clock is behind: none, or a lap */
   uint64_t slice; /* 0 in a count window */
   uint64_t shape; /* of the breaker: kind and length */
 } window_place;
@@ -75,7 +78,6 @@ typedef struct window_place {
 typedef struct window_sums {
   uint64_t kinds[NEAP__KINDS];
   uint64_t calls;
-  uint64_t ahead; /* by how many slices the window's newest is ahead of the caller's clock */
 } window_sums;
 
 static inline uint64_t geometry_shape(uint64_t g) { return g & MASK(32); }

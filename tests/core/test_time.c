@@ -43,6 +43,20 @@ static void a_clock_far_back_starts_anew(void **unused) {
   }
 }
 
+/* Two windows back, and there is a failure from a window ago.  What was before the step is no more
+ * to the one who counts there than to others. */
+static void a_failure_that_counts_a_window_ahead_is_judged_by_its_own_clock(void **unused) {
+  (void)unused;
+  const char *scripts[] = {"F +2400 S -4000 F", "f +2400 S -4000 f"};
+  for (size_t i = 0; i < COUNT_OF(scripts); i++) {
+    FIXTURE(f, r->failures = 2, r->length_ms = 1600, r->slow_call_ms = 10);
+    f.now_ms = 101600;
+    play(&f, scripts[i]);
+    SAME(f.moves, 1, scripts[i]);
+    SAME(f.moved.measured, 2, "of before the step only what is a window ahead");
+  }
+}
+
 static void a_step_back_is_counted(void **unused) {
   (void)unused;
   const struct {
@@ -249,6 +263,8 @@ int main(void) {
       IT("a clock a little back counts all the same", a_clock_a_little_back_counts_all_the_same),
       IT("a report from a window ago is not lost", a_report_from_a_window_ago_is_not_lost),
       IT("a clock far back starts anew", a_clock_far_back_starts_anew),
+      IT("a failure that counts a window ahead is judged by its own clock",
+         a_failure_that_counts_a_window_ahead_is_judged_by_its_own_clock),
       IT("a step back is counted", a_step_back_is_counted),
       IT("a step forward is an idle gap", a_step_forward_is_an_idle_gap),
       IT("no step back holds it open", no_step_back_holds_it_open),
