@@ -199,6 +199,22 @@ static void windows_are_right_at_every_start(void **unused) {
 
 /* Slices are counted from 0, so where the clock wraps through 0 the window may forget, once in
  * 584 million years; it counts nothing twice and nothing old, and goes on. */
+/* There, once in 4,096 epochs, the mark of a failure that was evaluated is all zero, as if there had
+ * been none. */
+static void a_success_ends_a_run_in_the_first_slice_of_all(void **unused) {
+  (void)unused;
+  FIXTURE(f, r->consecutive_failures = 2, r->minimum_calls = 1);
+  f.now_ms = 0;
+  neap_breaker_adopt(&f.breaker, &f.rules);
+  while (window_tag(snapshot(&f).epoch, breaker_of(&f.breaker)->geometry) != 0) play(&f, "r");
+  play(&f, "F");
+  SAME(breaker_of(&f.breaker)->mark, 0, "tag 0, slice 0, calls enough");
+  play(&f, "SF");
+  SAME(state(&f), NEAP_CLOSED, "one in a row");
+  play(&f, "F");
+  SAME(state(&f), NEAP_OPEN, "two");
+}
+
 static void through_zero_the_window_may_forget_but_goes_on(void **unused) {
   (void)unused;
   for (uint64_t before = 1; before < 4000; before += 97) {
@@ -273,6 +289,8 @@ int main(void) {
          a_step_back_just_after_closing_is_an_age_of_zero),
       IT("deadlines are exact at every start", deadlines_are_exact_at_every_start),
       IT("windows are right at every start", windows_are_right_at_every_start),
+      IT("a success ends a run in the first slice of all",
+         a_success_ends_a_run_in_the_first_slice_of_all),
       IT("through zero the window may forget, but goes on",
          through_zero_the_window_may_forget_but_goes_on),
       IT("slices are what division says", slices_are_what_division_says),

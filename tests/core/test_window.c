@@ -150,6 +150,23 @@ static void very_old_words_are_overwritten(void **unused) {
     }
 }
 
+/* So is what tells successes that they have to look. */
+static void a_very_old_mark_is_overwritten(void **unused) {
+  (void)unused;
+  for (int kind = 0; kind < 2; kind++)
+    for (unsigned resets = 2040; resets < 2056; resets++) {
+      FIXTURE(f, r->window = kind ? NEAP_WINDOW_COUNT : NEAP_WINDOW_TIME, r->failure_rate = 250000,
+              r->minimum_calls = 4);
+      play(&f, "F");
+      for (unsigned i = 0; i < resets; i++) play(&f, "r");
+      uint64_t resets_moved = f.moves;
+      play(&f, "FSS");
+      SAME(f.moves, resets_moved, "three are too few");
+      play(&f, "S");
+      SAME(f.moves, resets_moved + 1, "the success that makes it four, one of them failed");
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       IT("a call counts for a window, less a bucket at most",
@@ -164,6 +181,7 @@ int main(void) {
       IT("nothing from before a transition is ever counted",
          nothing_from_before_a_transition_is_ever_counted),
       IT("very old words are overwritten", very_old_words_are_overwritten),
+      IT("a very old mark is overwritten", a_very_old_mark_is_overwritten),
   };
   return cmocka_run_group_tests_name("window", tests, NULL, NULL);
 }
