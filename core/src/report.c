@@ -284,7 +284,7 @@ static inline bool is_untroubled(const neap__breaker *b) {
   return (run_without_epoch(b) | word_load(&b->mark)) == 0;
 }
 
-/* Its slice is known, if the geometry still is that of the rules. */
+/* Where what was admitted under `s` counts: at once, if the geometry still is that of the rules. */
 static window_place plain_place(const neap__breaker *b, const neap_rules *r, uint64_t now_ms,
                                 uint64_t s, uint64_t slice) {
   uint64_t geometry = word_load(&b->geometry);
