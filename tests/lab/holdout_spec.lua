@@ -157,7 +157,8 @@ describe("a log is parted", function()
         cut_ms = 4 * i, lost = 5 * i, saved = 6 * i } } }
     end
     list[#list] = nil -- nobody looks when it is over
-    return holdout.part { marks = list, source = { from_ms = 0, to_ms = to_ms } }
+    local source = { from_ms = 0, to_ms = to_ms }
+    return holdout.part { marks = list, behind_ms = 120000, source = source }
   end
 
   it("after two thirds of its time, what breakers did as of when their clock was there", function()

@@ -280,5 +280,7 @@ int luaopen_neap_lab_native(lua_State *L) {
   luaL_newlib(L, functions);
   push_roles(L);
   lua_setfield(L, -2, "roles");
+  lua_pushinteger(L, LANE_HORIZON_MS);
+  lua_setfield(L, -2, "horizon_ms");
   return 1;
 }

@@ -12,7 +12,8 @@
  *   source:lane(number)      -> { all =, keys = { ... }, series =, ... }
  *   source:series(lane, key) -> as that of a lane | nil
  *   source:close()
- *   native.roles             -> { { name =, what = } ... }, for people */
+ *   native.roles             -> { { name =, what = } ... }, for people
+ *   native.horizon_ms        -> so far behind the reading runs the breakers' clock */
 #ifndef NEAP_LAB_REPLAY_H
 #define NEAP_LAB_REPLAY_H
 

@@ -8,7 +8,6 @@ local tune = require "neap.lab.tune"
 local holdout = {}
 
 local SHARE = 2 / 3
-local BEHIND_MS = 120000 -- LANE_HORIZON_MS: the breakers' clock runs so far behind the reading
 
 --- What is counted when a call is read; all else when its turn comes.
 local WHEN_READ = { calls = true, failure = true, cut_good = true, cut_ms = true }
@@ -30,7 +29,7 @@ function holdout.part(result)
   local source = result.source
   local until_ms = math.floor(source.from_ms + (source.to_ms - source.from_ms) * SHARE)
   local read = last_before(result.marks, until_ms)
-  local done = last_before(result.marks, until_ms + BEHIND_MS)
+  local done = last_before(result.marks, until_ms + result.behind_ms)
   if not read or not done then return nil end
   return until_ms, function(lane, name)
     return (WHEN_READ[name] and read or done).counts[lane][name]

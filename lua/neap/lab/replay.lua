@@ -45,6 +45,7 @@ local replay = {}
 ---@field source neap.lab.replay.SourceResult
 ---@field lanes neap.lab.replay.LaneResult[]
 ---@field marks? neap.lab.Mark[]
+---@field behind_ms integer so far behind the reading runs the breakers' clock
 
 ---@class (exact) neap.lab.replay.SourceResult what was read
 ---@field logs { path: string, format: string, what: string, is_gzip: boolean,
@@ -276,7 +277,10 @@ function replay.run(source, lanes, options)
     if given.progress then given.progress(source.native:progress()) end
   end
   for i, lane in ipairs(made) do made[i] = finish(source, lane) end
-  return { source = source_of(source, given.of), lanes = made, marks = kept and kept.list or nil }
+  return {
+    source = source_of(source, given.of), lanes = made, marks = kept and kept.list or nil,
+    behind_ms = native.horizon_ms,
+  }
 end
 
 return replay
